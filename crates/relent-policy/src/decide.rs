@@ -1,0 +1,310 @@
+//! The one decision: what to do after an attempt.
+//!
+//! A pure function in one fixed order. Each step can only stop; what passes them all is retried:
+//!
+//! 1. **success** ends it;
+//! 2. **class**: a permanent failure, or a second unknown one, is not tried again;
+//! 3. **repeatable**: neither is what may not be sent twice;
+//! 4. **hop**: nor what a layer above retries already;
+//! 5. **hint**: nor what the server asked not to be sent again;
+//! 6. **attempts**, in all and for this class of failure;
+//! 7. **when**: backoff under jitter, and at least as long as the server asked;
+//! 8. **deadline**: if the attempt cannot end in time, it ends now instead of after a sleep;
+//! 9. **gates**: the breaker, then the budget, last of all, so that only a retry that will be made
+//!    is counted.
+//!
+//! Bad input is refused when a policy is built; this function cannot fail, allocate or read
+//! anything but its arguments. The same arguments give the same decision, anywhere and at any
+//! time: a row of the attempt log is enough to replay it.
+//!
+//! REQ-A1, REQ-A2, REQ-B5, REQ-C5, REQ-G2, REQ-I1, REQ-K2, REQ-L1, REQ-L2, REQ-L3, REQ-L5,
+//! REQ-S10.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::classify::Class;
+use crate::failure::{Failure, FailureKind, Hint, Outcome};
+use crate::fault::Fault;
+use crate::history::{FIRST_CLASS_LIMIT, History, Hop, SPENT_ON_DNS, SPENT_ON_UNKNOWN};
+use crate::idempotency::Repeatable;
+use crate::lane::Refusal;
+use crate::policy::Policy;
+use crate::roll::{mix, up_to};
+use crate::time::{Timestamp, nanos};
+
+/// What to do after an attempt.
+///
+/// ```
+/// use relent_policy::{Decision, GiveUpReason, History, Policy, Repeatable, Timestamp, Ungated};
+/// use relent_policy::{Outcome, decide};
+///
+/// let policy = Policy::sync_api();
+/// let now = Timestamp::from_secs(100);
+/// let history = History::start(now, Repeatable::No).begin_attempt();
+/// let decision = decide(&policy, &history, &Outcome::http(503), &mut Ungated, now, 0);
+/// assert_eq!(decision, Decision::GiveUp { because: GiveUpReason::UnsafeToRepeat });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It succeeded.
+    Done,
+    /// Try again, not before `at`.
+    RetryAt {
+        /// The earliest moment of the next attempt.
+        at: Timestamp,
+        /// What the wait is for.
+        because: WaitReason,
+        /// The history to decide with after the next attempt.
+        next: History,
+    },
+    /// It ends here.
+    GiveUp {
+        /// Why.
+        because: GiveUpReason,
+    },
+}
+
+/// What a wait is for.
+///
+/// ```
+/// use relent_policy::WaitReason;
+///
+/// assert_eq!(WaitReason::RetryAfter.to_string(), "retry_after");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// The policy's backoff.
+    Backoff,
+    /// The server asked for longer than the backoff.
+    RetryAfter,
+}
+
+macro_rules! give_up_reasons {
+    ($($variant:ident $name:literal $doc:literal)*) => {
+        /// Why there is no further attempt.
+        ///
+        /// ```
+        /// use relent_policy::GiveUpReason;
+        ///
+        /// assert_eq!(GiveUpReason::DeadlineWouldPass.name(), "deadline_would_pass");
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum GiveUpReason {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl GiveUpReason {
+            /// Every reason there is.
+            pub const ALL: &[GiveUpReason] = &[$(GiveUpReason::$variant),*];
+
+            /// Its name in logs, metrics and documents.
+            pub const fn name(self) -> &'static str {
+                match self { $(GiveUpReason::$variant => $name),* }
+            }
+        }
+    };
+}
+
+give_up_reasons! {
+    Permanent "permanent" "The same call would fail the same way."
+    UnsafeToRepeat "unsafe_to_repeat" "Neither method nor key makes a second attempt safe."
+    RetriedAbove "retried_above" "A layer above retries this call already."
+    RefusedByServer "refused_by_server" "The server asked not to be called again."
+    AttemptsExhausted "attempts_exhausted" "The policy's attempts are used up."
+    ClassLimit "class_limit" "The limit for this class of failure is reached."
+    RetryAfterTooLong "retry_after_too_long" "The server asked for more time than is left."
+    DeadlineWouldPass "deadline_would_pass" "The next attempt could not end before the deadline."
+    BreakerOpen "breaker_open" "The dependency's breaker is open."
+    BudgetExhausted "budget_exhausted" "The dependency's retry budget is spent."
+}
+
+/// What stands between a decision to retry and the retry: one dependency's shared state.
+///
+/// [`Lane::gates`](crate::Lane::gates) is the real one. A caller that asks later, when the attempt
+/// is due, passes [`Ungated`].
+pub trait Gates {
+    /// How long the next attempt is expected to take.
+    fn estimated_call(&self) -> Duration;
+
+    /// Counts a retry, if breaker and budget allow it. Asked once, and only when everything else
+    /// allows the retry.
+    ///
+    /// # Errors
+    ///
+    /// What refused it.
+    fn reserve_retry(&mut self, now: Timestamp, roll: u64) -> Result<(), Refusal>;
+}
+
+/// Gates that let everything through: for a service that holds tasks back when they are due
+/// instead of giving them up when they fail, and for tests.
+///
+/// ```
+/// use relent_policy::{Gates, Timestamp, Ungated};
+///
+/// assert!(Ungated.reserve_retry(Timestamp::ZERO, 0).is_ok());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ungated;
+
+impl Gates for Ungated {
+    fn estimated_call(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn reserve_retry(&mut self, _now: Timestamp, _roll: u64) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// Decides what to do after an attempt.
+///
+/// `history` includes that attempt. `now` is when it ended, on the clock of
+/// [`History::created_at`]. `roll` is 64 random bits, new for every decision.
+///
+/// ```
+/// use core::time::Duration;
+/// use relent_policy::{Decision, History, Policy, Repeatable, Timestamp, Ungated, WaitReason};
+/// use relent_policy::{Outcome, decide};
+///
+/// let policy = Policy::sync_api(); // 1 s doubling, full jitter
+/// let now = Timestamp::from_secs(100);
+/// let history = History::start(now, Repeatable::ByMethod).begin_attempt();
+///
+/// let roll = u64::MAX / 2; // half of the first ceiling
+/// match decide(&policy, &history, &Outcome::http(503), &mut Ungated, now, roll) {
+///     Decision::RetryAt { at, because: WaitReason::Backoff, .. } => {
+///         assert_eq!(at.as_millis_ceil(), 100_500);
+///     }
+///     other => panic!("{other:?}"),
+/// }
+///
+/// let limited = Outcome::http(429).retry_after(Duration::from_secs(5));
+/// match decide(&policy, &history, &limited, &mut Ungated, now, roll) {
+///     Decision::RetryAt { at, because: WaitReason::RetryAfter, .. } => {
+///         assert!(at >= now + Duration::from_secs(5)); // never earlier than asked
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// ```
+#[inline]
+pub fn decide(
+    policy: &Policy,
+    history: &History,
+    outcome: &Outcome,
+    gates: &mut impl Gates,
+    now: Timestamp,
+    roll: u64,
+) -> Decision {
+    match outcome {
+        Outcome::Success => Decision::Done,
+        Outcome::Failure(failure) => {
+            match after_failure(policy, history, failure, gates, now, roll) {
+                Ok(Plan { at, because, next }) => Decision::RetryAt { at, because, next },
+                Err(because) => Decision::GiveUp { because },
+            }
+        }
+    }
+}
+
+struct Plan {
+    at: Timestamp,
+    because: WaitReason,
+    next: History,
+}
+
+fn after_failure(
+    policy: &Policy,
+    history: &History,
+    failure: &Failure,
+    gates: &mut impl Gates,
+    now: Timestamp,
+    roll: u64,
+) -> Result<Plan, GiveUpReason> {
+    let Failure { kind, hint } = *failure;
+    let class = policy.classify(kind);
+    if class == Class::Permanent {
+        return Err(GiveUpReason::Permanent);
+    }
+    if class == Class::Unknown && history.spent(SPENT_ON_UNKNOWN) > 0 {
+        return Err(GiveUpReason::Permanent);
+    }
+    if history.repeatable() == Repeatable::No && !policy.assumes_repeatable() {
+        return Err(GiveUpReason::UnsafeToRepeat);
+    }
+    if history.hop() == Hop::RetriedAbove {
+        return Err(GiveUpReason::RetriedAbove);
+    }
+    if hint == Hint::Stop {
+        return Err(GiveUpReason::RefusedByServer);
+    }
+    if history.attempts() >= policy.max_attempts() {
+        return Err(GiveUpReason::AttemptsExhausted);
+    }
+    let limit = policy.class_limit(kind);
+    if let Some((index, limit)) = limit
+        && u32::from(history.spent(FIRST_CLASS_LIMIT + index)) >= limit.max_retries
+    {
+        return Err(GiveUpReason::ClassLimit);
+    }
+    if kind == FailureKind::Fault(Fault::Dns) && history.spent(SPENT_ON_DNS) > 0 {
+        return Err(GiveUpReason::ClassLimit);
+    }
+
+    let deadline = policy.deadline_of(history);
+    let call = nanos(gates.estimated_call()).min(policy.attempt_timeout_nanos());
+    let room = deadline.nanos_since(now).saturating_sub(call);
+    let backoff = policy.draw_backoff(history.attempts(), history.previous_backoff(), roll);
+    let (delay, because) = match hint {
+        Hint::RetryAfter(asked) if policy.honours_retry_after() => {
+            let asked = nanos(asked);
+            if asked > room {
+                return Err(GiveUpReason::RetryAfterTooLong);
+            }
+            if asked > backoff {
+                let spread = policy.retry_after_spread(asked).min(room - asked);
+                // A second, independent draw: the first one was small, or the backoff had won.
+                (asked + up_to(spread, mix(roll)), WaitReason::RetryAfter)
+            } else {
+                (backoff, WaitReason::Backoff)
+            }
+        }
+        _ => (backoff, WaitReason::Backoff),
+    };
+    if delay > room || now >= deadline {
+        return Err(GiveUpReason::DeadlineWouldPass);
+    }
+    let at = now.plus_nanos(delay);
+    if let Some((_, limit)) = limit
+        && at.nanos_since(history.created_at()).saturating_add(call) > limit.max_elapsed_nanos
+    {
+        return Err(GiveUpReason::ClassLimit);
+    }
+
+    gates.reserve_retry(now, roll).map_err(|refusal| match refusal {
+        Refusal::BreakerOpen { .. } => GiveUpReason::BreakerOpen,
+        _ => GiveUpReason::BudgetExhausted,
+    })?;
+    let builtin = match class {
+        Class::Unknown => Some(SPENT_ON_UNKNOWN),
+        _ if kind == FailureKind::Fault(Fault::Dns) => Some(SPENT_ON_DNS),
+        _ => None,
+    };
+    let counted = [builtin, limit.map(|(index, _)| FIRST_CLASS_LIMIT + index)];
+    Ok(Plan { at, because, next: history.after_retry(backoff, counted) })
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WaitReason::Backoff => "backoff",
+            WaitReason::RetryAfter => "retry_after",
+        })
+    }
+}
+
+impl fmt::Display for GiveUpReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,399 @@
+//! One dependency's traffic: its budget, breaker, limits and call times behind two questions.
+//!
+//! *May a retry be planned?* ([`Lane::reserve_retry`], asked by [`decide`](crate::decide)) and *may
+//! this attempt start now?* ([`Lane::admit`], asked before sending). A lane holds no queue, clock or
+//! lock: the library puts it behind a mutex, the service in its scheduler, the simulator on a
+//! virtual clock. REQ-G2, REQ-K2, REQ-L3, REQ-L6.
+
+use core::time::Duration;
+
+use crate::breaker::{Admission, Breaker, BreakerState};
+use crate::budget::{Budget, Withdrawal};
+use crate::call_time::CallTime;
+use crate::classify::Health;
+use crate::decide::Gates;
+use crate::failure::Outcome;
+use crate::flow::{Flow, FlowRefusal, Turn};
+use crate::policy::Policy;
+use crate::time::Timestamp;
+
+/// The shared state of all calls to one dependency.
+///
+/// ```
+/// use relent_policy::{Lane, Outcome, Policy, Timestamp, Turn};
+///
+/// let policy = Policy::sync_api();
+/// let mut lane = Lane::new(&policy);
+/// let now = Timestamp::from_secs(1);
+/// let pass = lane.admit(Turn::First, now)?;
+/// lane.finish(pass, &Outcome::http(200), Timestamp::from_millis(1_040), 0);
+/// assert_eq!(lane.in_flight(), 0);
+/// # Ok::<(), relent_policy::Refusal>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lane {
+    budget: Option<Budget>,
+    breaker: Option<Breaker>,
+    flow: Flow,
+    call_time: CallTime,
+}
+
+/// Why a lane holds an attempt back.
+///
+/// ```
+/// use relent_policy::Refusal;
+///
+/// assert_eq!(Refusal::Concurrency.to_string(), "concurrency");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The retry budget is spent.
+    Budget,
+    /// The breaker is open, probing or ramping up.
+    BreakerOpen {
+        /// When asking again can help.
+        until: Timestamp,
+    },
+    /// Too many attempts are under way.
+    Concurrency,
+    /// Attempts start too fast.
+    RateLimited {
+        /// When the next may start.
+        until: Timestamp,
+    },
+}
+
+/// The right to make one attempt. Hand it back with [`Lane::finish`] or [`Lane::abandon`].
+///
+/// ```
+/// use relent_policy::{Lane, Policy, Timestamp, Turn};
+///
+/// let mut lane = Lane::new(&Policy::sync_api());
+/// let pass = lane.admit(Turn::First, Timestamp::ZERO)?;
+/// lane.abandon(pass, Timestamp::ZERO);
+/// # Ok::<(), relent_policy::Refusal>(())
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a pass that is dropped keeps its place for ever; finish or abandon it"]
+pub struct Pass {
+    turn: Turn,
+    admission: Admission,
+    started_at: Timestamp,
+}
+
+/// A retry that is counted and not yet sent. Give it back with [`Lane::release`] if it never is.
+///
+/// ```
+/// use relent_policy::{Lane, Policy, Timestamp};
+///
+/// let mut lane = Lane::new(&Policy::sync_api());
+/// let reservation = lane.reserve_retry(Timestamp::ZERO, 0)?;
+/// lane.release(reservation, Timestamp::ZERO);
+/// # Ok::<(), relent_policy::Refusal>(())
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a reservation that is dropped stays spent; release it if the retry is not sent"]
+pub struct Reservation(Option<Withdrawal>);
+
+impl Lane {
+    /// A lane under this policy, with nothing known about the dependency.
+    pub fn new(policy: &Policy) -> Lane {
+        let spec = policy.spec();
+        Lane {
+            budget: spec.budget.map(Budget::new),
+            breaker: spec.breaker.map(Breaker::new),
+            flow: Flow::new(spec.concurrency),
+            call_time: CallTime::default(),
+        }
+    }
+
+    /// The same lane with a budget and a breaker that were kept elsewhere.
+    ///
+    /// ```
+    /// use relent_policy::{Budget, BudgetRules, Lane, Policy};
+    ///
+    /// let restored = Budget::new(BudgetRules::default());
+    /// let lane = Lane::new(&Policy::sync_api()).with_state(Some(restored), None);
+    /// assert!(lane.breaker().is_none());
+    /// ```
+    #[must_use]
+    pub fn with_state(self, budget: Option<Budget>, breaker: Option<Breaker>) -> Lane {
+        Lane { budget, breaker, ..self }
+    }
+
+    /// Counts a retry against the budget, before its wait. The probe of a half-open breaker is
+    /// exempt, so a lane whose budget is spent still finds its way back.
+    ///
+    /// # Errors
+    ///
+    /// When the breaker is open or the budget is spent. A refusal by the budget is passed on to the
+    /// breaker; the roll shortens the cool-down if that opens it.
+    pub fn reserve_retry(&mut self, now: Timestamp, roll: u64) -> Result<Reservation, Refusal> {
+        if let Some(breaker) = &self.breaker {
+            match breaker.would_admit(now) {
+                Err(open) => return Err(Refusal::BreakerOpen { until: open.until }),
+                Ok(Admission::Probe) => return Ok(Reservation(None)),
+                Ok(Admission::Normal) => {}
+            }
+        }
+        let Some(budget) = &mut self.budget else {
+            return Ok(Reservation(None));
+        };
+        budget.try_retry(now).map(|withdrawal| Reservation(Some(withdrawal))).map_err(|_| {
+            if let Some(breaker) = &mut self.breaker {
+                breaker.budget_exhausted(now, roll);
+            }
+            Refusal::Budget
+        })
+    }
+
+    /// Gives a planned retry back that will not be sent.
+    pub fn release(&mut self, reservation: Reservation, now: Timestamp) {
+        if let (Some(budget), Some(withdrawal)) = (&mut self.budget, reservation.0) {
+            budget.give_back(withdrawal, now);
+        }
+    }
+
+    /// Asks to start an attempt now; a first attempt also pays into the budget. A retry must have
+    /// been reserved before.
+    ///
+    /// # Errors
+    ///
+    /// When the breaker is open, too many attempts are under way, or they start too fast.
+    #[inline]
+    pub fn admit(&mut self, turn: Turn, now: Timestamp) -> Result<Pass, Refusal> {
+        let admission = match &mut self.breaker {
+            None => Admission::Normal,
+            Some(breaker) => {
+                breaker.admit(now).map_err(|open| Refusal::BreakerOpen { until: open.until })?
+            }
+        };
+        if let Err(refusal) = self.flow.admit(turn, now) {
+            if let Some(breaker) = &mut self.breaker {
+                breaker.forget(admission, now);
+            }
+            return Err(refusal.into());
+        }
+        if let (Turn::First, Some(budget)) = (turn, &mut self.budget) {
+            budget.count_first_attempt(now);
+        }
+        Ok(Pass { turn, admission, started_at: now })
+    }
+
+    /// Learns how an attempt ended.
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "a pass can be handed back once")]
+    pub fn finish(&mut self, pass: Pass, outcome: &Outcome, now: Timestamp, roll: u64) {
+        let health = Health::of(outcome);
+        self.flow.finish(pass.turn);
+        self.call_time.note(now.nanos_since(pass.started_at));
+        if let Some(budget) = &mut self.budget {
+            budget.note(health);
+        }
+        if let Some(breaker) = &mut self.breaker {
+            breaker.record(pass.admission, health, now, roll);
+        }
+    }
+
+    /// Frees the place of an attempt that was cancelled or never made.
+    #[expect(clippy::needless_pass_by_value, reason = "a pass can be handed back once")]
+    pub fn abandon(&mut self, pass: Pass, now: Timestamp) {
+        self.flow.finish(pass.turn);
+        if let Some(breaker) = &mut self.breaker {
+            breaker.forget(pass.admission, now);
+        }
+    }
+
+    /// The gates that [`decide`](crate::decide) asks; the reservation it made is in them
+    /// afterwards.
+    ///
+    /// ```
+    /// use relent_policy::{History, Lane, Outcome, Policy, Repeatable, Timestamp, decide};
+    ///
+    /// let policy = Policy::sync_api();
+    /// let mut lane = Lane::new(&policy);
+    /// let now = Timestamp::from_secs(1);
+    /// let history = History::start(now, Repeatable::ByMethod).begin_attempt();
+    /// let mut gates = lane.gates();
+    /// decide(&policy, &history, &Outcome::http(503), &mut gates, now, 0);
+    /// let reservation = gates.into_reservation().expect("the retry was counted");
+    /// lane.release(reservation, now);
+    /// ```
+    pub fn gates(&mut self) -> LaneGates<'_> {
+        LaneGates { lane: self, reservation: None }
+    }
+
+    /// How long an attempt is expected to take, from the recent ones.
+    ///
+    /// ```
+    /// # use relent_policy::{Lane, Policy};
+    /// let lane = Lane::new(&Policy::sync_api());
+    /// assert_eq!(lane.estimated_call(), core::time::Duration::ZERO);
+    /// ```
+    pub fn estimated_call(&self) -> Duration {
+        self.call_time.estimate()
+    }
+
+    /// How many attempts are under way.
+    pub fn in_flight(&self) -> u32 {
+        self.flow.in_flight()
+    }
+
+    /// The budget, for its gauge and its snapshot.
+    ///
+    /// ```
+    /// # use relent_policy::{Lane, Policy};
+    /// assert!(Lane::new(&Policy::sync_api()).budget().is_some());
+    /// ```
+    pub fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
+    }
+
+    /// The breaker, for its state and its snapshot.
+    ///
+    /// ```
+    /// # use relent_policy::{BreakerState, Lane, Policy, Timestamp};
+    /// let lane = Lane::new(&Policy::sync_api());
+    /// let state = lane.breaker().map(|breaker| breaker.state(Timestamp::ZERO));
+    /// assert_eq!(state, Some(BreakerState::Closed));
+    /// ```
+    pub fn breaker(&self) -> Option<&Breaker> {
+        self.breaker.as_ref()
+    }
+
+    /// Whether a call would find an open breaker.
+    ///
+    /// ```
+    /// # use relent_policy::{Lane, Policy, Timestamp};
+    /// assert!(!Lane::new(&Policy::sync_api()).is_open(Timestamp::ZERO));
+    /// ```
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        self.breaker.is_some_and(|breaker| breaker.state(now) == BreakerState::Open)
+    }
+}
+
+/// A lane as [`decide`](crate::decide) sees it.
+#[derive(Debug)]
+pub struct LaneGates<'lane> {
+    lane: &'lane mut Lane,
+    reservation: Option<Reservation>,
+}
+
+impl LaneGates<'_> {
+    /// The retry that was counted, if the decision was to retry.
+    pub fn into_reservation(self) -> Option<Reservation> {
+        self.reservation
+    }
+}
+
+impl Gates for LaneGates<'_> {
+    #[inline]
+    fn estimated_call(&self) -> Duration {
+        self.lane.estimated_call()
+    }
+
+    #[inline]
+    fn reserve_retry(&mut self, now: Timestamp, roll: u64) -> Result<(), Refusal> {
+        self.reservation = Some(self.lane.reserve_retry(now, roll)?);
+        Ok(())
+    }
+}
+
+impl From<FlowRefusal> for Refusal {
+    fn from(refusal: FlowRefusal) -> Refusal {
+        match refusal {
+            FlowRefusal::Concurrency => Refusal::Concurrency,
+            FlowRefusal::RateLimited { until } => Refusal::RateLimited { until },
+        }
+    }
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Refusal::Budget => "budget",
+            Refusal::BreakerOpen { .. } => "breaker_open",
+            Refusal::Concurrency => "concurrency",
+            Refusal::RateLimited { .. } => "rate_limited",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::BudgetRules;
+    use crate::policy::PolicySpec;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn fail(lane: &mut Lane, times: u32, now: Timestamp) {
+        for _ in 0..times {
+            let pass = lane.admit(Turn::First, now).unwrap();
+            lane.finish(pass, &Outcome::http(503), now, 0);
+        }
+    }
+
+    #[test]
+    fn an_open_breaker_plans_no_retry_and_starts_no_attempt() {
+        let mut lane = Lane::new(&Policy::sync_api());
+        fail(&mut lane, 20, at(0));
+        let until = at(5_000);
+        assert_eq!(lane.reserve_retry(at(1), 0), Err(Refusal::BreakerOpen { until }));
+        assert_eq!(lane.admit(Turn::First, at(1)), Err(Refusal::BreakerOpen { until }));
+        assert_eq!(lane.in_flight(), 0);
+    }
+
+    #[test]
+    fn the_probe_needs_no_budget() {
+        let spec = PolicySpec {
+            budget: Some(BudgetRules { burst: 1, floor_retries: 0, ..BudgetRules::default() }),
+            ..PolicySpec::sync_api()
+        };
+        let mut lane = Lane::new(&spec.build(at(0)).unwrap());
+        fail(&mut lane, 20, at(0));
+        let much_later = at(60_000);
+        let reservation = lane.reserve_retry(much_later, 0).unwrap();
+        assert_eq!(reservation, Reservation(None));
+        let pass = lane.admit(Turn::Retry, much_later).unwrap();
+        assert_eq!(pass.admission, Admission::Probe);
+        lane.finish(pass, &Outcome::Success, much_later, 0);
+        assert!(!lane.is_open(much_later));
+    }
+
+    #[test]
+    fn an_abandoned_probe_lets_the_next_caller_probe() {
+        let mut lane = Lane::new(&Policy::sync_api());
+        fail(&mut lane, 20, at(0));
+        let pass = lane.admit(Turn::First, at(6_000)).unwrap();
+        assert!(lane.admit(Turn::First, at(6_000)).is_err());
+        lane.abandon(pass, at(6_001));
+        assert_eq!(lane.admit(Turn::First, at(6_001)).unwrap().admission, Admission::Probe);
+    }
+
+    #[test]
+    fn a_refused_attempt_takes_no_place_and_pays_nothing_in() {
+        let mut spec = PolicySpec::sync_api();
+        spec.concurrency.in_flight_max = 1;
+        spec.concurrency.retries_in_flight_max = 1;
+        let mut lane = Lane::new(&spec.build(at(0)).unwrap());
+        let pass = lane.admit(Turn::First, at(0)).unwrap();
+        let before = lane;
+        assert_eq!(lane.admit(Turn::First, at(0)), Err(Refusal::Concurrency));
+        assert_eq!(lane, before);
+        lane.abandon(pass, at(0));
+        assert_eq!(lane.in_flight(), 0);
+    }
+
+    #[test]
+    fn call_times_become_the_estimate() {
+        let mut lane = Lane::new(&Policy::sync_api());
+        let pass = lane.admit(Turn::First, at(0)).unwrap();
+        lane.finish(pass, &Outcome::Success, at(80), 0);
+        assert_eq!(lane.estimated_call(), Duration::from_millis(80));
+    }
+}
