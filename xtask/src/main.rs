@@ -5,6 +5,7 @@
 mod metadata;
 mod repo;
 mod tidy;
+mod vectors;
 
 use std::{env, process::ExitCode};
 
@@ -14,6 +15,8 @@ usage: cargo xtask <chore>
 chores:
   tidy    check what the compiler cannot: crate table, citations, purity,
           licences, bans, source rules, links
+  vectors [--bless]
+          compare the golden vectors with the engine, or write them anew
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +25,8 @@ fn main() -> ExitCode {
 
     let outcome = match args.as_slice() {
         ["tidy"] => tidy::run(),
+        ["vectors"] => vectors::run(vectors::Mode::Check),
+        ["vectors", "--bless"] => vectors::run(vectors::Mode::Bless),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -179,7 +179,6 @@ impl Budget {
     }
 
     /// Puts back a retry that was decided and never sent.
-    #[expect(clippy::needless_pass_by_value, reason = "a withdrawal can be given back once")]
     pub fn give_back(&mut self, withdrawal: Withdrawal, now: Timestamp) {
         self.state.window.uncount_some(withdrawal.slot, now);
         let whole = u64::from(self.rules.burst) * ONE_RETRY;

@@ -53,10 +53,8 @@ pub(crate) fn end_of_day(text: &str) -> Option<Timestamp> {
 /// Up to six parts between single spaces, the missing ones empty.
 fn split(text: &str) -> Option<[&str; 6]> {
     let mut parts = [""; 6];
-    let mut filled = 0;
-    for part in text.split(' ') {
-        *parts.get_mut(filled)? = part;
-        filled += 1;
+    for (index, part) in text.split(' ').enumerate() {
+        *parts.get_mut(index)? = part;
     }
     Some(parts)
 }

@@ -182,7 +182,6 @@ impl Lane {
 
     /// Learns how an attempt ended.
     #[inline]
-    #[expect(clippy::needless_pass_by_value, reason = "a pass can be handed back once")]
     pub fn finish(&mut self, pass: Pass, outcome: &Outcome, now: Timestamp, roll: u64) {
         let health = Health::of(outcome);
         self.flow.finish(pass.turn);
@@ -196,7 +195,6 @@ impl Lane {
     }
 
     /// Frees the place of an attempt that was cancelled or never made.
-    #[expect(clippy::needless_pass_by_value, reason = "a pass can be handed back once")]
     pub fn abandon(&mut self, pass: Pass, now: Timestamp) {
         self.flow.finish(pass.turn);
         if let Some(breaker) = &mut self.breaker {

@@ -46,7 +46,6 @@ pub const fn mix(value: u64) -> u64 {
 /// assert_eq!(roll::up_to(1_000, u64::MAX), 1_000);
 /// assert_eq!(roll::up_to(1_000, u64::MAX / 2), 500);
 /// ```
-#[expect(clippy::cast_possible_truncation, reason = "the product's high half is below 2^64")]
 pub const fn up_to(max: u64, roll: u64) -> u64 {
     ((roll as u128 * (max as u128 + 1)) >> 64) as u64
 }

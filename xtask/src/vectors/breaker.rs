@@ -1,0 +1,163 @@
+//! The breaker suite: traces of calls and what became of them.
+
+use anyhow::Result;
+use relent_policy::{
+    Admission, Breaker, BreakerRules, BreakerState, Health, Policy, Ratio, Timestamp, roll,
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+struct Trace {
+    breaker: Breaker,
+    events: Vec<Value>,
+}
+
+impl Trace {
+    fn admit(&mut self, at: u64) -> Option<Admission> {
+        let admitted = self.breaker.admit(Timestamp::from_nanos(at));
+        let shown = match admitted {
+            Ok(admission) => json!(admission_name(admission)),
+            Err(refused) => json!(refused.until.as_nanos()),
+        };
+        self.events.push(json!([at, "admit", shown]));
+        admitted.ok()
+    }
+
+    fn record(&mut self, at: u64, admission: Admission, health: Health, roll: u64) {
+        self.breaker.record(admission, health, Timestamp::from_nanos(at), roll);
+        let shown = format!("{roll:#018x}");
+        let admission = admission_name(admission);
+        self.events.push(json!([at, "record", admission, health_name(health), shown]));
+        self.state(at);
+    }
+
+    fn exhausted(&mut self, at: u64, roll: u64) {
+        self.breaker.budget_exhausted(Timestamp::from_nanos(at), roll);
+        self.events.push(json!([at, "exhausted", format!("{roll:#018x}")]));
+        self.state(at);
+    }
+
+    fn state(&mut self, at: u64) {
+        let state = match self.breaker.state(Timestamp::from_nanos(at)) {
+            BreakerState::Closed => "closed",
+            BreakerState::Open => "open",
+            BreakerState::HalfOpen => "half_open",
+        };
+        self.events.push(json!([at, "state", state]));
+    }
+
+    /// Asks, and fails or succeeds at once if let through.
+    fn call(&mut self, at: u64, health: Health, roll: u64) {
+        if let Some(admission) = self.admit(at) {
+            self.record(at, admission, health, roll);
+        }
+    }
+}
+
+type Fill = fn(&mut Trace);
+
+pub(super) fn suite() -> Result<Value> {
+    let default = BreakerRules::default();
+    let quick = BreakerRules {
+        failure_ratio: Ratio::from_thousandths(600),
+        calls_min: 5,
+        window: Duration::from_secs(3),
+        cool_down: Duration::from_millis(700),
+        cool_down_max: Duration::from_secs(4),
+        probe_timeout: Duration::from_secs(2),
+        ramp: Duration::from_millis(1_500),
+        exhausted_for: Duration::from_secs(2),
+        exhausted_failure_ratio: Ratio::from_thousandths(300),
+    };
+    let cases: [(&str, BreakerRules, Fill); 6] = [
+        ("opens, probes, relapses, ramps up and closes", default, life),
+        ("a lost probe and one that was never sent", default, lost_probes),
+        ("sustained exhaustion opens it", default, exhaustion),
+        ("no ramp", BreakerRules { ramp: Duration::ZERO, ..default }, life),
+        ("random, quick rules", quick, |trace| random(trace, 11, 600, 150)),
+        ("random, default rules", default, |trace| random(trace, 12, 600, 800)),
+    ];
+    let mut written = Vec::new();
+    for (name, rules, fill) in cases {
+        let mut trace = Trace { breaker: Breaker::new(rules), events: Vec::new() };
+        fill(&mut trace);
+        let mut spec = Policy::sync_api().spec().clone();
+        spec.breaker = Some(rules);
+        let document = serde_json::to_value(spec)?;
+        written.push(json!({ "name": name, "rules": document["breaker"], "trace": trace.events }));
+    }
+    Ok(json!({ "version": 1, "cases": written }))
+}
+
+fn life(trace: &mut Trace) {
+    (0..20).for_each(|_| trace.call(1_000 * MS, Health::Failing, 0));
+    trace.call(5_999 * MS, Health::Alive, 0);
+    trace.call(6_000 * MS, Health::Failing, u64::MAX);
+    (0..4).for_each(|n| trace.call((7_000 + n * 4_000) * MS, Health::Failing, u64::MAX / 2));
+    trace.call(60_000 * MS, Health::Alive, 0);
+    (0..60).for_each(|n| trace.call((60_000 + n * 200) * MS, Health::Alive, 0));
+    (0..25).for_each(|n| trace.call((80_000 + n) * MS, Health::Failing, 7));
+}
+
+fn lost_probes(trace: &mut Trace) {
+    (0..20).for_each(|_| trace.call(1_000 * MS, Health::Failing, 0));
+    trace.admit(6_000 * MS);
+    trace.admit(6_001 * MS);
+    trace.record(6_002 * MS, Admission::Normal, Health::Alive, 0);
+    trace.admit(36_000 * MS);
+    trace.record(36_001 * MS, Admission::Probe, Health::NoSignal, 0);
+    trace.call(36_001 * MS, Health::Alive, 0);
+    trace.record(36_002 * MS, Admission::Probe, Health::Failing, 0);
+}
+
+fn exhaustion(trace: &mut Trace) {
+    for n in 0..1_300_u64 {
+        let health = if n % 20 < 9 { Health::Failing } else { Health::Alive };
+        trace.call(n * 10 * MS, health, 0);
+        if n % 50 == 0 {
+            trace.exhausted(n * 10 * MS, 0);
+        }
+    }
+}
+
+fn random(trace: &mut Trace, seed: u64, length: u64, pause_max_ms: u64) {
+    let draw = |n, max| roll::up_to(max, roll::for_attempt(seed, n, 0));
+    let (mut now, mut probing) = (0, false);
+    for n in 0..length {
+        now += draw(3 * n, pause_max_ms * MS);
+        let roll = roll::for_attempt(seed, 3 * n + 1, 1);
+        match draw(3 * n + 2, 19) {
+            0..=10 => match trace.admit(now) {
+                Some(Admission::Normal) => {
+                    trace.record(now, Admission::Normal, Health::Failing, roll);
+                }
+                Some(Admission::Probe) => probing = true,
+                None => {}
+            },
+            11..=14 => trace.record(now, Admission::Normal, Health::Alive, roll),
+            15 | 16 if probing => {
+                probing = false;
+                let health = [Health::Alive, Health::Failing, Health::NoSignal][(n % 3) as usize];
+                trace.record(now, Admission::Probe, health, roll);
+            }
+            _ => trace.exhausted(now, roll),
+        }
+    }
+}
+
+fn admission_name(admission: Admission) -> &'static str {
+    match admission {
+        Admission::Normal => "normal",
+        Admission::Probe => "probe",
+    }
+}
+
+pub(super) fn health_name(health: Health) -> &'static str {
+    match health {
+        Health::Alive => "alive",
+        Health::Failing => "failing",
+        Health::NoSignal => "no_signal",
+    }
+}
