@@ -3,7 +3,7 @@
 
 Written from README.md beside this file and sharing no code with the Rust engine, in plain
 Python 3.9+. The names are those of the page. `python3 vectors/reference.py` checks every case of
-every suite and exits with 1 if one differs, or if a suite is missing, empty or not as the page says.
+every suite; it exits with 1 if one differs, or if a suite is missing, empty or not understood.
 """
 
 import datetime
@@ -55,51 +55,60 @@ def read_roll(text):
     return int(text, 16)
 
 
-def check_fields(what, document, required, optional=""):
-    """Refuses a document that lacks a required field or has one that is not known."""
-    required, present = set(required.split()), set(document)
-    missing, unknown = required - present, present - required - set(optional.split())
+# The fields of each kind of document; those with a question mark may be missing.
+FIELDS = {what: fields.split() for what, fields in {
+    "suite": "version cases",
+    "suite of decisions": "version policies cases",
+    "decision case": "name policy history outcome gates nowNs roll decision",
+    "retry-after case": "name value date nowNs waitNs? ignored?",
+    "trace case": "name rules trace",
+    "history": """version createdAt deadlineAt previousBackoff attempts repeatable retriedAbove
+        spent""",
+    "outcome": "success? failure? retryAfterNs? stop?",
+    "gates": "estimatedCallNs refuse",
+    "policy": """assumeRepeatable attemptTimeoutMs backoff breaker budget classLimits concurrency
+        connectTimeoutMs context deadLetter initialDelayMs? jitterRatio? jitterType maxAttempts
+        maxDelayMs multiplier? policyId retryAfter retryableFailures? retryableGrpcCodes?
+        retryableStatusCodes? scheduleMs? totalBudgetMs waivers""",
+    "budget": "burst floorRetries floorWindowMs ratio windowMs",
+    "breaker": """callsMin coolDownMaxMs coolDownMs exhaustedFailureRatio exhaustedForMs
+        failureRatio probeTimeoutMs rampMs windowMs""",
+    "concurrency": "inFlightMax retriesInFlightMax",
+    "retryAfter": "honour jitterMaxMs jitterRatio",
+    "class limit": "failures maxElapsedMs maxRetries",
+    "waiver": "approver expires reason rule",
+}.items()}
+
+
+def check_fields(what, document):
+    """Refuses a document of another version, without a required field, or with an unknown one."""
+    known = {field.rstrip("?") for field in FIELDS[what]}
+    missing = {field for field in FIELDS[what] if field[-1] != "?"} - set(document)
+    unknown = set(document) - known
     if missing or unknown:
         raise ValueError(f"{what}: missing {sorted(missing)}, unknown {sorted(unknown)}")
-
-
-def check_version(what, document):
-    if type(document["version"]) is not int or document["version"] != 1:
+    if "version" in known and document["version"] != 1:
         raise ValueError(f"{what}: unknown version {document['version']!r}")
 
 
-BUDGET_FIELDS = "burst floorRetries floorWindowMs ratio windowMs"
-BREAKER_FIELDS = """callsMin coolDownMaxMs coolDownMs exhaustedFailureRatio exhaustedForMs
-    failureRatio probeTimeoutMs rampMs windowMs"""
-
-
 def check_policy(policy):
-    check_fields("policy", policy, """assumeRepeatable attemptTimeoutMs backoff breaker budget
-        classLimits concurrency connectTimeoutMs context deadLetter jitterType maxAttempts maxDelayMs
-        policyId retryAfter totalBudgetMs waivers""", """initialDelayMs jitterRatio multiplier
-        retryableFailures retryableGrpcCodes retryableStatusCodes scheduleMs""")
-    check_fields("budget", policy["budget"], BUDGET_FIELDS)
-    check_fields("breaker", policy["breaker"], BREAKER_FIELDS)
-    check_fields("concurrency", policy["concurrency"], "inFlightMax retriesInFlightMax")
-    check_fields("retryAfter", policy["retryAfter"], "honour jitterMaxMs jitterRatio")
+    check_fields("policy", policy)
+    for part in ("budget", "breaker", "concurrency", "retryAfter"):
+        check_fields(part, policy[part])
     for limit in policy["classLimits"]:
-        check_fields("class limit", limit, "failures maxElapsedMs maxRetries")
+        check_fields("class limit", limit)
     for waiver in policy["waivers"]:
-        check_fields("waiver", waiver, "approver expires reason rule")
+        check_fields("waiver", waiver)
 
 
-def check_decide_case(case):
-    check_fields("case", case, "name policy history outcome gates nowNs roll decision")
-    check_fields("history", case["history"], """version createdAt deadlineAt previousBackoff attempts
-        repeatable retriedAbove spent""")
-    check_version("history", case["history"])
-    if len(case["history"]["spent"]) != 8 or case["history"]["repeatable"] not in (0, 1, 2, 3):
+def check_decision_case(case):
+    check_fields("decision case", case)
+    for part in ("history", "outcome", "gates"):
+        check_fields(part, case[part])
+    if ("success" in case["outcome"]) == ("failure" in case["outcome"]):
+        raise ValueError("outcome: one of success and failure")
+    if len(case["history"]["spent"]) != 8 or case["history"]["repeatable"] not in range(4):
         raise ValueError("history: spent has eight counters, repeatable is 0 to 3")
-    if "success" in case["outcome"]:
-        check_fields("outcome", case["outcome"], "success")
-    else:
-        check_fields("outcome", case["outcome"], "failure", "retryAfterNs stop")
-    check_fields("gates", case["gates"], "estimatedCallNs refuse")
 
 
 # ---- Class -------------------------------------------------------------------------------------
@@ -122,7 +131,7 @@ PERMANENT_GRPC = {1, 3, 5, 6, 7, 9, 11, 12, 15, 16}
 
 
 def by_list(policy, field, default, item, otherwise):
-    """The class by the policy's list, or the default one; `otherwise` is that of everything else."""
+    """The class by the list in force; `otherwise` is that of what no list names."""
     if item in policy.get(field, default):
         return "retryable"
     return "permanent" if item in default else otherwise
@@ -205,36 +214,29 @@ def give_up(because):
 
 
 def class_limit_of(policy, failure):
-    """The index of the first class limit that names the failure, and the limit; or (None, None)."""
-    for index, limit in enumerate(policy["classLimits"]):
-        if failure in limit["failures"]:
-            return index, limit
-    return None, None
+    """The index of the first class limit that names the failure, and the limit; or two None."""
+    limits = enumerate(policy["classLimits"])
+    return next(((i, limit) for i, limit in limits if failure in limit["failures"]), (None, None))
 
 
 def reason_to_stop(policy, history, outcome, kind):
     """Steps 2 to 7, which need no time: why to give up, or None."""
-    spent = history["spent"]
-    if kind == "permanent" or (kind == "unknown" and spent[1] > 0):
-        return "permanent"
-    if history["repeatable"] == 0 and not policy["assumeRepeatable"]:
-        return "unsafe_to_repeat"
-    if history["retriedAbove"]:
-        return "retried_above"
-    if outcome.get("stop", False):
-        return "refused_by_server"
-    if history["attempts"] >= policy["maxAttempts"]:
-        return "attempts_exhausted"
-    index, limit = class_limit_of(policy, outcome["failure"])
-    if limit is not None and spent[2 + index] >= limit["maxRetries"]:
-        return "class_limit"
-    if outcome["failure"] == "dns" and spent[0] > 0:
-        return "class_limit"
-    return None
+    failure, spent = outcome["failure"], history["spent"]
+    index, limit = class_limit_of(policy, failure)
+    steps = [
+        (kind == "permanent" or (kind == "unknown" and spent[1] > 0), "permanent"),
+        (history["repeatable"] == 0 and not policy["assumeRepeatable"], "unsafe_to_repeat"),
+        (history["retriedAbove"], "retried_above"),
+        (outcome.get("stop", False), "refused_by_server"),
+        (history["attempts"] >= policy["maxAttempts"], "attempts_exhausted"),
+        (limit is not None and spent[2 + index] >= limit["maxRetries"], "class_limit"),
+        (failure == "dns" and spent[0] > 0, "class_limit"),
+    ]
+    return next((reason for applies, reason in steps if applies), None)
 
 
 def choose_delay(policy, asked, backoff, room, roll):
-    """The second half of step 8: the delay and its reason; no delay where the server asks too much."""
+    """The end of step 8: the delay and its reason; None where the server asks for too long."""
     rules = policy["retryAfter"]
     if asked is None or not rules["honour"]:
         return backoff, "backoff"
@@ -249,11 +251,9 @@ def choose_delay(policy, asked, backoff, room, roll):
 
 def next_history(policy, history, failure, kind, backoff):
     spent = list(history["spent"])
+    index, _ = class_limit_of(policy, failure)
     grown = [1] if kind == "unknown" else [0] if failure == "dns" else []
-    index, limit = class_limit_of(policy, failure)
-    if limit is not None:
-        grown.append(2 + index)
-    for counter in grown:
+    for counter in grown + ([] if index is None else [2 + index]):
         spent[counter] = min(spent[counter] + 1, 255)
     return {**history, "previousBackoff": backoff, "spent": spent}
 
@@ -314,7 +314,8 @@ def read_date(text, now):
     found = next(filter(None, (form.fullmatch(text) for form in DATE_FORMS)), None)
     if found is None:
         return None
-    year, hour, minute, second = full_year(found["year"], now), *map(int, found.group("h", "m", "s"))
+    year = full_year(found["year"], now)
+    hour, minute, second = map(int, found.group("h", "m", "s"))
     if year < 1970 or hour > 23 or minute > 59 or second > 60:
         return None
     try:
@@ -338,6 +339,8 @@ def read_retry_after(value, date, now):
 
 
 # ---- Budget and breaker ------------------------------------------------------------------------
+
+SIGNALS = ("alive", "failing", "no_signal")
 
 
 class Slots:
@@ -367,7 +370,7 @@ class Slots:
 
 class Budget:
     def __init__(self, rules):
-        check_fields("rules", rules, BUDGET_FIELDS)
+        check_fields("budget", rules)
         self.ratio, self.floor_retries = thousandths(rules["ratio"]), rules["floorRetries"]
         self.floor_window = ns(rules["floorWindowMs"])
         self.step = self.floor_window // max(1, self.floor_retries)
@@ -410,20 +413,18 @@ def replay_budget(budget, now, event, *expected):
     """Applies one event of a trace and returns what the engine answers, as the trace has it."""
     if event == "retry" and len(expected) == 1:
         return [budget.retry(now)]
-    if expected:
-        raise ValueError(f"unknown event {[event, *expected]}")
-    if event in ("first", "give_back"):
+    if event in ("first", "give_back") and not expected:
         getattr(budget, event)(now)
-    elif event in ("alive", "failing", "no_signal"):
+    elif event in SIGNALS and not expected:
         budget.ended(event)
     else:
-        raise ValueError(f"unknown event {event!r}")
+        raise ValueError(f"unknown event {[event, *expected]}")
     return []
 
 
 class Breaker:
     def __init__(self, rules):
-        check_fields("rules", rules, BREAKER_FIELDS)
+        check_fields("breaker", rules)
         self.rules, self.ramp = rules, ns(rules["rampMs"])
         self.is_now, self.until, self.since, self.credit = "closed", 0, 0, 0
         self.trips = 0
@@ -502,9 +503,9 @@ def replay_breaker(breaker, now, event, *rest):
         return [getattr(breaker, event)(now)]
     if event == "exhausted" and len(rest) == 1:
         breaker.exhausted(now, read_roll(rest[0]))
-    elif (event == "record" and len(rest) == 3 and rest[0] in ("normal", "probe")
-          and rest[1] in ("alive", "failing", "no_signal")):
-        breaker.record(now, rest[0], rest[1], read_roll(rest[2]))
+    elif event == "record" and rest[0] in ("normal", "probe") and rest[1] in SIGNALS:
+        admission, signal, roll = rest
+        breaker.record(now, admission, signal, read_roll(roll))
     else:
         raise ValueError(f"unknown event {[event, *rest]}")
     return list(rest)
@@ -521,22 +522,22 @@ def differences(expected, computed, where=""):
 
 
 def check_decide(document, case):
-    check_decide_case(case)
-    policy = document["policies"][case["policy"]]
-    check_policy(policy)
-    return differences(case["decision"], decide(
-        policy, case["history"], case["outcome"], case["gates"], case["nowNs"], read_roll(case["roll"])))
+    check_decision_case(case)
+    policy, roll = document["policies"][case["policy"]], read_roll(case["roll"])
+    history, outcome, gates = case["history"], case["outcome"], case["gates"]
+    computed = decide(policy, history, outcome, gates, case["nowNs"], roll)
+    return differences(case["decision"], computed)
 
 
 def check_retry_after(_document, case):
-    check_fields("case", case, "name value date nowNs", "waitNs ignored")
+    check_fields("retry-after case", case)
     expected = {field: case[field] for field in ("waitNs", "ignored") if field in case}
     return differences(expected, read_retry_after(case["value"], case["date"], case["nowNs"]))
 
 
 def check_trace(start, replay):
     def check(_document, case):
-        check_fields("case", case, "name rules trace")
+        check_fields("trace case", case)
         if not case["trace"]:
             raise ValueError("the trace is empty")
         engine, found = start(case["rules"]), []
@@ -547,6 +548,8 @@ def check_trace(start, replay):
     return check
 
 
+# The suites that must be there; a further one in decide/ is checked as well.
+DECIDE = "backoff classification gates idempotency jitter limits lives retry-after".split()
 SUITES = {
     "retry-after.json": check_retry_after,
     "budget.json": check_trace(Budget, replay_budget),
@@ -557,9 +560,9 @@ BAD_DOCUMENT = (ArithmeticError, AttributeError, LookupError, OSError, TypeError
 
 def read_suite(path):
     document = json.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
-    policies = " policies" if path.parent != HERE else ""
-    check_fields("suite", document, "version cases" + policies)
-    check_version("suite", document)
+    check_fields("suite" if path.parent == HERE else "suite of decisions", document)
+    for policy in document.get("policies", {}).values():
+        check_policy(policy)
     if not document["cases"]:
         raise ValueError("no cases")
     return document
@@ -576,7 +579,7 @@ def run_case(check, document, case):
 
 
 def run_suite(name, check):
-    """Checks one file; returns how many cases passed and failed. A file that cannot be read is one."""
+    """Checks one file: how many cases passed and failed. An unreadable file is one that failed."""
     try:
         document = read_suite(HERE / name)
         cases = document["cases"]
@@ -589,8 +592,8 @@ def run_suite(name, check):
 
 
 def main():
-    suites = {f"decide/{path.name}": check_decide for path in sorted(HERE.glob("decide/*.json"))}
-    suites = {**(suites or {"decide/*.json": check_decide}), **SUITES}
+    stems = sorted({*DECIDE, *(path.stem for path in HERE.glob("decide/*.json"))})
+    suites = {**{f"decide/{stem}.json": check_decide for stem in stems}, **SUITES}
     results = [run_suite(name, check) for name, check in suites.items()]
     passed, failed = (sum(column) for column in zip(*results))
     print(f"{passed} passed, {failed} failed")
