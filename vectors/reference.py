@@ -60,7 +60,7 @@ FIELDS = {what: fields.split() for what, fields in {
     "suite": "version cases",
     "suite of decisions": "version policies cases",
     "decision case": "name policy history outcome gates nowNs roll decision",
-    "retry-after case": "name value date nowNs waitNs? ignored?",
+    "retry-after case": "name value date nowSecs waitSecs? ignored?",
     "trace case": "name rules trace",
     "history": """version createdAt deadlineAt previousBackoff attempts repeatable retriedAbove
         spent""",
@@ -229,10 +229,19 @@ def reason_to_stop(policy, history, outcome, kind):
         (history["retriedAbove"], "retried_above"),
         (outcome.get("stop", False), "refused_by_server"),
         (history["attempts"] >= policy["maxAttempts"], "attempts_exhausted"),
-        (limit is not None and spent[2 + index] >= limit["maxRetries"], "class_limit"),
-        (failure == "dns" and spent[0] > 0, "class_limit"),
     ]
     return next((reason for applies, reason in steps if applies), None)
+
+
+def class_limit_reached(policy, history, failure, ends_at):
+    spent = history["spent"]
+    if failure == "dns" and spent[0] > 0:
+        return True
+    index, limit = class_limit_of(policy, failure)
+    if limit is None:
+        return False
+    late = sat(ends_at - history["createdAt"]) > ns(limit["maxElapsedMs"])
+    return late or spent[2 + index] >= limit["maxRetries"]
 
 
 def choose_delay(policy, asked, backoff, room, roll):
@@ -279,8 +288,7 @@ def decide(policy, history, outcome, gates, now, roll):
     if delay > room or now >= deadline:
         return give_up("deadline_would_pass")
     at = sat(now + delay)
-    _, limit = class_limit_of(policy, failure)
-    if limit is not None and sat(sat(at - created) + call) > ns(limit["maxElapsedMs"]):
+    if class_limit_reached(policy, history, failure, sat(at + call)):
         return give_up("class_limit")
     if gates["refuse"] is not None:
         refusals = {"budget": "budget_exhausted", "breaker_open": "breaker_open"}
@@ -304,13 +312,13 @@ DATE_FORMS = [re.compile(form) for form in (
 def full_year(digits, now):
     if len(digits) == 4:
         return int(digits)
-    this_year = 1970 + now // NS_PER_S // 31_556_952
+    this_year = 1970 + now // 31_556_952
     year = this_year - this_year % 100 + int(digits)
     return year - 100 if year > this_year + 50 else year
 
 
 def read_date(text, now):
-    """The time that an HTTP date names, in nanoseconds since 1970; None if it is not one."""
+    """The time that an HTTP date names, in seconds since 1970; None if it is not one."""
     found = next(filter(None, (form.fullmatch(text) for form in DATE_FORMS)), None)
     if found is None:
         return None
@@ -323,19 +331,19 @@ def read_date(text, now):
     except ValueError:
         return None
     days = (day - datetime.date(1970, 1, 1)).days
-    return sat((((days * 24 + hour) * 60 + minute) * 60 + second) * NS_PER_S)
+    return ((days * 24 + hour) * 60 + minute) * 60 + second
 
 
 def read_retry_after(value, date, now):
     value = value.strip(" \t")
     if re.fullmatch("[0-9]+", value):
-        return {"waitNs": sat(int(value) * NS_PER_S)}
+        return {"waitSecs": sat(int(value))}
     until = read_date(value, now)
     if until is None:
         return {"ignored": "malformed"}
     sent = None if date is None else read_date(date.strip(" \t"), now)
     wait = sat(until - (now if sent is None else sent))
-    return {"waitNs": wait} if wait > 0 else {"ignored": "past"}
+    return {"waitSecs": wait} if wait > 0 else {"ignored": "past"}
 
 
 # ---- Budget and breaker ------------------------------------------------------------------------
@@ -531,8 +539,8 @@ def check_decide(document, case):
 
 def check_retry_after(_document, case):
     check_fields("retry-after case", case)
-    expected = {field: case[field] for field in ("waitNs", "ignored") if field in case}
-    return differences(expected, read_retry_after(case["value"], case["date"], case["nowNs"]))
+    expected = {field: case[field] for field in ("waitSecs", "ignored") if field in case}
+    return differences(expected, read_retry_after(case["value"], case["date"], case["nowSecs"]))
 
 
 def check_trace(start, replay):
@@ -549,7 +557,8 @@ def check_trace(start, replay):
 
 
 # The suites that must be there; a further one in decide/ is checked as well.
-DECIDE = "backoff classification gates idempotency jitter limits lives retry-after".split()
+DECIDE = """backoff classification edges gates idempotency jitter limits lives retry-after
+    saturation""".split()
 SUITES = {
     "retry-after.json": check_retry_after,
     "budget.json": check_trace(Budget, replay_budget),

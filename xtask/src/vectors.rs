@@ -8,45 +8,23 @@ mod breaker;
 mod budget;
 mod case;
 mod decide;
+mod edges;
 mod retry_after;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// What to do about files that are not what the engine says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Check,
-    Bless,
-}
+use crate::golden::{self, Mode};
 
 pub(crate) fn run(mode: Mode) -> Result<ExitCode> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors");
-    let mut stale = 0;
+    let mut files = Vec::new();
     for (name, suite) in suites()? {
-        let path = folder.join(&name);
-        let text = pretty(&suite)?;
-        if fs::read_to_string(&path).is_ok_and(|old| old == text) {
-            continue;
-        }
-        stale += 1;
-        match mode {
-            Mode::Check => println!("{name} is not what the engine says"),
-            Mode::Bless => {
-                let parent = path.parent().context("a vector file has a folder")?;
-                fs::create_dir_all(parent)?;
-                fs::write(&path, text).with_context(|| format!("cannot write {name}"))?;
-                println!("wrote {name}");
-            }
-        }
+        files.push((name, pretty(&suite)?));
     }
-    let clean = stale == 0 || mode == Mode::Bless;
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    golden::settle("vectors", files, mode)
 }
 
 fn suites() -> Result<Vec<(String, Value)>> {

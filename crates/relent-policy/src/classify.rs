@@ -4,6 +4,7 @@
 //! The same table also says what a failure tells about the dependency's health. A 400 is our
 //! fault: it must neither open a breaker nor suspend a budget's floor.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use crate::failure::{Failure, FailureKind, Outcome};
@@ -124,79 +125,108 @@ const fn fault_health(fault: Fault) -> Health {
     }
 }
 
-/// Which failures a policy (or one of its class limits) means, as a set that is asked in
-/// constant time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FailureSet {
-    http: [u64; 8],
-    grpc: u32,
-    faults: u64,
-}
+/// What a policy makes of every failure there can be: its class and the class limit it counts
+/// under, one byte each, so that a decision is one look-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VerdictTable(Box<[Verdict; ROWS]>);
 
+/// The class in the lowest two bits, above them whether it is a DNS failure, above that the index of
+/// the class limit plus one. Zero is the plain case, retryable and without a limit of its own, which
+/// a decision tells from the rest by one test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict(u8);
+
+const CLASS: u8 = 0b11;
+const DNS: u8 = 0b100;
+const LIMIT_SHIFT: u8 = 3;
+
+/// 512 rows for HTTP statuses from 100 on, 32 for gRPC codes, 64 for faults, and the last one for
+/// what fits nowhere.
+const ROWS: usize = 512 + 32 + 64 + 1;
 const FIRST_STATUS: u16 = 100;
+const FIRST_GRPC: usize = 512;
+const FIRST_FAULT: usize = FIRST_GRPC + 32;
+const NOWHERE: usize = ROWS - 1;
 
-impl FailureSet {
-    /// The failures that are retryable where a policy says nothing else.
-    pub(crate) fn retryable_by_default() -> FailureSet {
-        let statuses = (FIRST_STATUS..600).map(FailureKind::Http);
-        let codes = (1..=16).map(FailureKind::Grpc);
+impl Verdict {
+    const fn of(class: Class) -> Verdict {
+        Verdict(class as u8)
+    }
+
+    #[inline]
+    pub(crate) fn is_plain(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(crate) fn class(self) -> Class {
+        match self.0 & CLASS {
+            0 => Class::Retryable,
+            1 => Class::Permanent,
+            _ => Class::Unknown,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_dns(self) -> bool {
+        self.0 & DNS != 0
+    }
+
+    #[inline]
+    pub(crate) fn limit(self) -> Option<u8> {
+        (self.0 >> LIMIT_SHIFT).checked_sub(1)
+    }
+}
+
+impl VerdictTable {
+    /// The default classes, except that of all failures for which `listed` has an opinion exactly
+    /// the listed ones are retryable: what is left out of a list is permanent, never "once".
+    pub(crate) fn new(listed: impl Fn(FailureKind) -> Option<bool>) -> VerdictTable {
+        let mut table = VerdictTable(Box::new([Verdict::of(Class::Unknown); ROWS]));
+        let statuses = (FIRST_STATUS..FIRST_STATUS + 512).map(FailureKind::Http);
+        let codes = (0..32).map(FailureKind::Grpc);
         let faults = Fault::ALL.iter().copied().map(FailureKind::Fault);
-        let retryable = |kind: &FailureKind| Class::of(*kind) == Class::Retryable;
-        statuses.chain(codes).chain(faults).filter(retryable).collect()
+        for kind in statuses.chain(codes).chain(faults) {
+            let class = match (listed(kind), Class::of(kind)) {
+                (Some(true), _) => Class::Retryable,
+                (Some(false), Class::Retryable) => Class::Permanent,
+                (_, class) => class,
+            };
+            table.0[row(kind)] = Verdict::of(class);
+        }
+        table.0[row(FailureKind::Fault(Fault::Dns))].0 |= DNS;
+        table
     }
 
-    pub(crate) fn insert(&mut self, kind: FailureKind) {
-        match kind {
-            FailureKind::Http(status) => {
-                if let Some((word, bit)) = status_bit(status) {
-                    self.http[word] |= bit;
-                }
-            }
-            FailureKind::Grpc(code) => self.grpc |= 1_u32.checked_shl(code.into()).unwrap_or(0),
-            FailureKind::Fault(fault) => self.faults |= 1 << fault as u8,
-            FailureKind::Judged(_) => {}
-        }
+    /// Puts a failure under the limit with this index.
+    pub(crate) fn limit(&mut self, kind: FailureKind, index: u8) {
+        let verdict = &mut self.0[row(kind)];
+        verdict.0 = verdict.0 & (CLASS | DNS) | (index + 1) << LIMIT_SHIFT;
     }
 
     #[inline]
-    pub(crate) fn contains(&self, kind: FailureKind) -> bool {
+    pub(crate) fn get(&self, kind: FailureKind) -> Verdict {
         match kind {
-            FailureKind::Http(status) => {
-                status_bit(status).is_some_and(|(word, bit)| self.http[word] & bit != 0)
-            }
-            FailureKind::Grpc(code) => self.grpc & 1_u32.checked_shl(code.into()).unwrap_or(0) != 0,
-            FailureKind::Fault(fault) => self.faults & (1 << fault as u8) != 0,
-            FailureKind::Judged(_) => false,
-        }
-    }
-
-    /// The class of a failure under a policy whose retryable failures are this set: what the set
-    /// leaves out of the default list is permanent, never "retried once".
-    #[inline]
-    pub(crate) fn classify(&self, kind: FailureKind) -> Class {
-        if self.contains(kind) {
-            return Class::Retryable;
-        }
-        match (kind, Class::of(kind)) {
-            (FailureKind::Judged(class), _) => class,
-            (_, Class::Retryable) => Class::Permanent,
-            (_, class) => class,
+            FailureKind::Http(status) => self.0[http_row(status)],
+            FailureKind::Judged(class) => Verdict::of(class),
+            kind => self.0[row(kind)],
         }
     }
 }
 
-impl FromIterator<FailureKind> for FailureSet {
-    fn from_iter<I: IntoIterator<Item = FailureKind>>(kinds: I) -> FailureSet {
-        let mut set = FailureSet::default();
-        kinds.into_iter().for_each(|kind| set.insert(kind));
-        set
+fn row(kind: FailureKind) -> usize {
+    match kind {
+        FailureKind::Http(status) => http_row(status),
+        FailureKind::Grpc(code @ 0..32) => FIRST_GRPC + usize::from(code),
+        FailureKind::Fault(fault) => FIRST_FAULT + fault as usize,
+        FailureKind::Grpc(_) | FailureKind::Judged(_) => NOWHERE,
     }
 }
 
 #[inline]
-fn status_bit(status: u16) -> Option<(usize, u64)> {
-    let index = usize::from(status.checked_sub(FIRST_STATUS)?);
-    (index < 512).then(|| (index / 64, 1 << (index % 64)))
+fn http_row(status: u16) -> usize {
+    let offset = usize::from(status.wrapping_sub(FIRST_STATUS));
+    if offset < FIRST_GRPC { offset } else { NOWHERE }
 }
 
 #[cfg(test)]
@@ -234,25 +264,42 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_exactly_what_was_put_in() {
-        let all: Vec<FailureKind> = (0..=1_000)
-            .map(FailureKind::Http)
-            .chain((0..=255).map(FailureKind::Grpc))
-            .chain(Fault::ALL.iter().copied().map(FailureKind::Fault))
-            .collect();
-        let set = FailureSet::retryable_by_default();
-        for kind in all {
-            assert_eq!(set.contains(kind), Class::of(kind) == Class::Retryable, "{kind}");
+    fn a_table_without_lists_says_what_the_standard_says() {
+        let table = VerdictTable::new(|_| None);
+        let statuses = (0..=u16::MAX).map(FailureKind::Http);
+        let codes = (0..=255).map(FailureKind::Grpc);
+        let faults = Fault::ALL.iter().copied().map(FailureKind::Fault);
+        for kind in statuses.chain(codes).chain(faults) {
+            assert_eq!(table.get(kind).class(), Class::of(kind), "{kind}");
+            assert_eq!(table.get(kind).limit(), None, "{kind}");
         }
     }
 
     #[test]
     fn leaving_a_status_out_makes_it_permanent() {
-        let set: FailureSet =
-            [FailureKind::Http(503), FailureKind::Http(425)].into_iter().collect();
-        assert_eq!(set.classify(FailureKind::Http(500)), Class::Permanent);
-        assert_eq!(set.classify(FailureKind::Http(425)), Class::Retryable);
-        assert_eq!(set.classify(FailureKind::Http(520)), Class::Unknown);
-        assert_eq!(set.classify(FailureKind::Judged(Class::Retryable)), Class::Retryable);
+        let table = VerdictTable::new(|kind| match kind {
+            FailureKind::Http(status) => Some([425, 503].contains(&status)),
+            _ => None,
+        });
+        let class = |kind| table.get(kind).class();
+        assert_eq!(class(FailureKind::Http(500)), Class::Permanent);
+        assert_eq!(class(FailureKind::Http(425)), Class::Retryable);
+        assert_eq!(class(FailureKind::Http(520)), Class::Unknown);
+        assert_eq!(class(FailureKind::Grpc(14)), Class::Retryable);
+        assert_eq!(class(FailureKind::Judged(Class::Retryable)), Class::Retryable);
+    }
+
+    #[test]
+    fn a_limit_leaves_the_rest_alone() {
+        let mut table = VerdictTable::new(|_| None);
+        let dns = FailureKind::Fault(Fault::Dns);
+        assert!(!table.get(dns).is_plain() && table.get(dns).is_dns());
+        table.limit(dns, 0);
+        assert!(table.get(dns).is_dns());
+        assert!(table.get(FailureKind::Http(503)).is_plain());
+        table.limit(FailureKind::Http(503), 5);
+        assert_eq!(table.get(FailureKind::Http(503)).class(), Class::Retryable);
+        assert_eq!(table.get(FailureKind::Http(503)).limit(), Some(5));
+        assert_eq!(table.get(FailureKind::Http(502)).limit(), None);
     }
 }

@@ -7,11 +7,12 @@
 //! 3. **repeatable**: neither is what may not be sent twice;
 //! 4. **hop**: nor what a layer above retries already;
 //! 5. **hint**: nor what the server asked not to be sent again;
-//! 6. **attempts**, in all and for this class of failure;
+//! 6. **attempts**;
 //! 7. **when**: backoff under jitter, and at least as long as the server asked;
 //! 8. **deadline**: if the attempt cannot end in time, it ends now instead of after a sleep;
-//! 9. **gates**: the breaker, then the budget, last of all, so that only a retry that will be made
-//!    is counted.
+//! 9. **class limit**: retries and time for this kind of failure;
+//! 10. **gates**: the breaker, then the budget, last of all, so that only a retry that will be made
+//!     is counted.
 //!
 //! Bad input is refused when a policy is built; this function cannot fail, allocate or read
 //! anything but its arguments. The same arguments give the same decision, anywhere and at any
@@ -23,10 +24,9 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::classify::Class;
-use crate::failure::{Failure, FailureKind, Hint, Outcome};
-use crate::fault::Fault;
-use crate::history::{FIRST_CLASS_LIMIT, History, Hop, SPENT_ON_DNS, SPENT_ON_UNKNOWN};
+use crate::classify::{Class, Verdict};
+use crate::failure::{Failure, Hint, Outcome};
+use crate::history::{Charge, History, Hop, SPENT_ON_DNS, SPENT_ON_UNKNOWN};
 use crate::idempotency::Repeatable;
 use crate::lane::Refusal;
 use crate::policy::Policy;
@@ -55,8 +55,9 @@ pub enum Decision {
         at: Timestamp,
         /// What the wait is for.
         because: WaitReason,
-        /// The history to decide with after the next attempt.
-        next: History,
+        /// What the retry counts under; the history to go on with is
+        /// [`history.charged(charge)`](History::charged).
+        charge: Charge,
     },
     /// It ends here.
     GiveUp {
@@ -198,57 +199,33 @@ pub fn decide(
 ) -> Decision {
     match outcome {
         Outcome::Success => Decision::Done,
-        Outcome::Failure(failure) => {
-            match after_failure(policy, history, failure, gates, now, roll) {
-                Ok(Plan { at, because, next }) => Decision::RetryAt { at, because, next },
-                Err(because) => Decision::GiveUp { because },
-            }
-        }
+        Outcome::Failure(failure) => after_failure(policy, history, *failure, gates, now, roll),
     }
-}
-
-struct Plan {
-    at: Timestamp,
-    because: WaitReason,
-    next: History,
 }
 
 fn after_failure(
     policy: &Policy,
     history: &History,
-    failure: &Failure,
+    Failure { kind, hint }: Failure,
     gates: &mut impl Gates,
     now: Timestamp,
     roll: u64,
-) -> Result<Plan, GiveUpReason> {
-    let Failure { kind, hint } = *failure;
-    let class = policy.classify(kind);
-    if class == Class::Permanent {
-        return Err(GiveUpReason::Permanent);
-    }
-    if class == Class::Unknown && history.spent(SPENT_ON_UNKNOWN) > 0 {
-        return Err(GiveUpReason::Permanent);
+) -> Decision {
+    let verdict = policy.verdict(kind);
+    if !verdict.is_plain() && cannot_help(verdict, history) {
+        return give_up(GiveUpReason::Permanent);
     }
     if history.repeatable() == Repeatable::No && !policy.assumes_repeatable() {
-        return Err(GiveUpReason::UnsafeToRepeat);
+        return give_up(GiveUpReason::UnsafeToRepeat);
     }
     if history.hop() == Hop::RetriedAbove {
-        return Err(GiveUpReason::RetriedAbove);
+        return give_up(GiveUpReason::RetriedAbove);
     }
     if hint == Hint::Stop {
-        return Err(GiveUpReason::RefusedByServer);
+        return give_up(GiveUpReason::RefusedByServer);
     }
     if history.attempts() >= policy.max_attempts() {
-        return Err(GiveUpReason::AttemptsExhausted);
-    }
-    let limit = policy.class_limit(kind);
-    if let Some((index, limit)) = limit
-        && u32::from(history.spent(FIRST_CLASS_LIMIT + index)) >= limit.max_retries
-    {
-        return Err(GiveUpReason::ClassLimit);
-    }
-    if kind == FailureKind::Fault(Fault::Dns) && history.spent(SPENT_ON_DNS) > 0 {
-        return Err(GiveUpReason::ClassLimit);
+        return give_up(GiveUpReason::AttemptsExhausted);
     }
 
     let deadline = policy.deadline_of(history);
@@ -257,41 +234,69 @@ fn after_failure(
     let backoff = policy.draw_backoff(history.attempts(), history.previous_backoff(), roll);
     let (delay, because) = match hint {
         Hint::RetryAfter(asked) if policy.honours_retry_after() => {
-            let asked = nanos(asked);
-            if asked > room {
-                return Err(GiveUpReason::RetryAfterTooLong);
-            }
-            if asked > backoff {
-                let spread = policy.retry_after_spread(asked).min(room - asked);
-                // A second, independent draw: the first one was small, or the backoff had won.
-                (asked + up_to(spread, mix(roll)), WaitReason::RetryAfter)
-            } else {
-                (backoff, WaitReason::Backoff)
+            match at_least(nanos(asked), policy, backoff, room, roll) {
+                Some(wait) => wait,
+                None => return give_up(GiveUpReason::RetryAfterTooLong),
             }
         }
         _ => (backoff, WaitReason::Backoff),
     };
     if delay > room || now >= deadline {
-        return Err(GiveUpReason::DeadlineWouldPass);
+        return give_up(GiveUpReason::DeadlineWouldPass);
     }
     let at = now.plus_nanos(delay);
-    if let Some((_, limit)) = limit
-        && at.nanos_since(history.created_at()).saturating_add(call) > limit.max_elapsed_nanos
-    {
-        return Err(GiveUpReason::ClassLimit);
+    if !verdict.is_plain() && policy.class_limit_reached(verdict, history, at.plus_nanos(call)) {
+        return give_up(GiveUpReason::ClassLimit);
     }
 
-    gates.reserve_retry(now, roll).map_err(|refusal| match refusal {
-        Refusal::BreakerOpen { .. } => GiveUpReason::BreakerOpen,
-        _ => GiveUpReason::BudgetExhausted,
-    })?;
-    let builtin = match class {
+    match gates.reserve_retry(now, roll) {
+        Ok(()) => {}
+        Err(Refusal::BreakerOpen { .. }) => return give_up(GiveUpReason::BreakerOpen),
+        Err(_) => return give_up(GiveUpReason::BudgetExhausted),
+    }
+    let charge = if verdict.is_plain() { Charge::plain(backoff) } else { charge(verdict, backoff) };
+    Decision::RetryAt { at, because, charge }
+}
+
+/// Whether the failure is permanent, or unknown for the second time.
+fn cannot_help(verdict: Verdict, history: &History) -> bool {
+    match verdict.class() {
+        Class::Retryable => false,
+        Class::Permanent => true,
+        Class::Unknown => history.spent(SPENT_ON_UNKNOWN) > 0,
+    }
+}
+
+fn charge(verdict: Verdict, backoff: u64) -> Charge {
+    let builtin = match verdict.class() {
         Class::Unknown => Some(SPENT_ON_UNKNOWN),
-        _ if kind == FailureKind::Fault(Fault::Dns) => Some(SPENT_ON_DNS),
+        _ if verdict.is_dns() => Some(SPENT_ON_DNS),
         _ => None,
     };
-    let counted = [builtin, limit.map(|(index, _)| FIRST_CLASS_LIMIT + index)];
-    Ok(Plan { at, because, next: history.after_retry(backoff, counted) })
+    Charge::under(backoff, builtin, verdict.limit())
+}
+
+/// The wait when the server asked for one: `None` if there is no room for it. Kept apart so that
+/// the common case stays in registers.
+#[inline(never)]
+fn at_least(
+    asked: u64,
+    policy: &Policy,
+    backoff: u64,
+    room: u64,
+    roll: u64,
+) -> Option<(u64, WaitReason)> {
+    let spare = room.checked_sub(asked)?;
+    if asked <= backoff {
+        return Some((backoff, WaitReason::Backoff));
+    }
+    let spread = policy.retry_after_spread(asked).min(spare);
+    // A second, independent draw: the first is known to be small, or it would have won.
+    Some((asked + up_to(spread, mix(roll)), WaitReason::RetryAfter))
+}
+
+fn give_up(because: GiveUpReason) -> Decision {
+    Decision::GiveUp { because }
 }
 
 impl fmt::Display for WaitReason {

@@ -4,6 +4,8 @@
 //! begins, before anything is sent, so that one that is lost with its worker still counts.
 //! REQ-S3, REQ-S4, REQ-S10.
 
+use core::time::Duration;
+
 use crate::idempotency::Repeatable;
 use crate::time::Timestamp;
 
@@ -43,10 +45,11 @@ pub enum Hop {
     RetriedAbove,
 }
 
-pub(crate) const SPENT_ON_DNS: usize = 0;
-pub(crate) const SPENT_ON_UNKNOWN: usize = 1;
-pub(crate) const FIRST_CLASS_LIMIT: usize = 2;
-pub(crate) const SPENT_SLOTS: usize = 8;
+pub(crate) const SPENT_ON_DNS: u8 = 0;
+pub(crate) const SPENT_ON_UNKNOWN: u8 = 1;
+pub(crate) const FIRST_CLASS_LIMIT: u8 = 2;
+pub(crate) const CLASS_LIMITS_MAX: usize = 6;
+const SPENT_SLOTS: usize = 2 + CLASS_LIMITS_MAX;
 
 impl History {
     /// The history of a task that was created now and has not been attempted.
@@ -134,18 +137,70 @@ impl History {
     }
 
     #[inline]
-    pub(crate) fn spent(&self, slot: usize) -> u8 {
-        self.spent[slot]
+    pub(crate) fn spent(&self, slot: u8) -> u8 {
+        self.spent[usize::from(slot)]
     }
 
-    /// The history after a retry was decided: its backoff, and the limits it was counted under.
-    #[inline]
-    pub(crate) fn after_retry(mut self, backoff: u64, slots: [Option<usize>; 2]) -> History {
-        self.previous_backoff = backoff;
-        for slot in slots.into_iter().flatten() {
-            self.spent[slot] = self.spent[slot].saturating_add(1);
+    /// The history once a retry was decided, with what that retry counts under.
+    ///
+    /// ```
+    /// # use relent_policy::{Decision, History, Outcome, Policy, Repeatable, Timestamp, Ungated, decide};
+    /// let (policy, now) = (Policy::sync_api(), Timestamp::from_secs(1));
+    /// let history = History::start(now, Repeatable::ByKey).begin_attempt();
+    /// let decision = decide(&policy, &history, &Outcome::http(503), &mut Ungated, now, 7);
+    /// let Decision::RetryAt { charge, .. } = decision else { unreachable!() };
+    /// let second = history.charged(charge).begin_attempt();
+    /// assert_eq!(second.attempts(), 2);
+    /// ```
+    #[must_use]
+    pub fn charged(mut self, charge: Charge) -> History {
+        self.previous_backoff = charge.backoff;
+        for slot in charge.slots {
+            if let Some(spent) = self.spent.get_mut(usize::from(slot)) {
+                *spent = spent.saturating_add(1);
+            }
         }
         self
+    }
+}
+
+/// What a decided retry counts under: its backoff, and the limits of its failure. Pass it to
+/// [`History::charged`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    backoff: u64,
+    slots: [u8; 2],
+}
+
+impl Charge {
+    /// Points beyond every slot.
+    const NOTHING: u8 = u8::MAX;
+
+    #[inline]
+    pub(crate) fn plain(backoff: u64) -> Charge {
+        Charge { backoff, slots: [Self::NOTHING; 2] }
+    }
+
+    pub(crate) fn under(backoff: u64, builtin: Option<u8>, limit: Option<u8>) -> Charge {
+        let limit = limit.map(|index| FIRST_CLASS_LIMIT + index);
+        let slots = [builtin, limit].map(|slot| slot.unwrap_or(Self::NOTHING));
+        Charge { backoff, slots }
+    }
+
+    /// The policy's own wait, which is shorter than the whole where the server asked for more.
+    ///
+    /// ```
+    /// # use core::time::Duration;
+    /// # use relent_policy::{Decision, History, Outcome, Policy, Repeatable, Timestamp, Ungated, decide};
+    /// let (policy, now) = (Policy::sync_api(), Timestamp::from_secs(1));
+    /// let history = History::start(now, Repeatable::ByKey).begin_attempt();
+    /// let asked = Outcome::http(429).retry_after(Duration::from_secs(5));
+    /// let decision = decide(&policy, &history, &asked, &mut Ungated, now, u64::MAX / 2);
+    /// let Decision::RetryAt { charge, .. } = decision else { unreachable!() };
+    /// assert_eq!(charge.backoff(), Duration::from_millis(500));
+    /// ```
+    pub const fn backoff(&self) -> Duration {
+        Duration::from_nanos(self.backoff)
     }
 }
 
@@ -228,7 +283,7 @@ mod tests {
         for repeatable in [No, ByMethod, ByKey, Declared] {
             let history = History::start(Timestamp::from_nanos(u64::MAX - 1), repeatable)
                 .begin_attempt()
-                .after_retry(77, [Some(0), Some(7)])
+                .charged(Charge::under(77, Some(SPENT_ON_DNS), Some(5)))
                 .with_hop(Hop::RetriedAbove);
             for history in [history, history.with_deadline(Timestamp::from_secs(9))] {
                 let stored = serde_json::to_string(&history).unwrap();

@@ -22,7 +22,10 @@
 //!     lane.finish(pass, &outcome, now, roll);
 //!     match decide(&policy, &history, &outcome, &mut lane.gates(), now, roll) {
 //!         Decision::Done => assert_eq!(history.attempts(), 3),
-//!         Decision::RetryAt { at, next, .. } => (now, history) = (at, next), // … and sleeps
+//!         Decision::RetryAt { at, charge, .. } => {
+//!             history = history.charged(charge);
+//!             now = at; // … and sleeps until then
+//!         }
 //!         Decision::GiveUp { because } => panic!("{because}"),
 //!     }
 //! }
@@ -81,7 +84,7 @@ pub use decide::{Decision, Gates, GiveUpReason, Ungated, WaitReason, decide};
 pub use failure::{Failure, FailureKind, Hint, Outcome, UnknownFailureName};
 pub use fault::{Effect, Fault};
 pub use flow::{ConcurrencyLimits, Turn};
-pub use history::{History, Hop};
+pub use history::{Charge, History, Hop};
 pub use idempotency::{BadIdempotencyKey, IdempotencyKey, Repeatable};
 pub use jitter::Jitter;
 pub use lane::{Lane, LaneGates, Pass, Refusal, Reservation};

@@ -7,12 +7,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::classify::{Class, FailureSet};
+use crate::classify::{Class, Verdict, VerdictTable};
 use crate::failure::FailureKind;
-use crate::history::History;
+use crate::history::{FIRST_CLASS_LIMIT, History, SPENT_ON_DNS};
 use crate::jitter::{Draw, Jitter};
 use crate::problem::{Problem, Rejected};
 use crate::ratio::Ratio;
+use crate::roll::up_to;
 use crate::standard::{Standard, Waived};
 use crate::time::{Timestamp, nanos};
 
@@ -50,7 +51,7 @@ pub struct Policy {
     total_budget: u64,
     attempt_timeout: u64,
     retry_after: RetryAfterNanos,
-    retryable: FailureSet,
+    verdicts: VerdictTable,
     class_limits: Box<[CompiledLimit]>,
 }
 
@@ -60,12 +61,11 @@ struct RetryAfterNanos {
     jitter_max: u64,
 }
 
-/// A [`ClassLimit`] with its failures as a set.
+/// A [`ClassLimit`] without its failures, which are in the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CompiledLimit {
-    failures: FailureSet,
-    pub(crate) max_retries: u32,
-    pub(crate) max_elapsed_nanos: u64,
+struct CompiledLimit {
+    max_retries: u32,
+    max_elapsed_nanos: u64,
 }
 
 impl Policy {
@@ -108,7 +108,7 @@ impl Policy {
     /// ```
     #[inline]
     pub fn classify(&self, kind: FailureKind) -> Class {
-        self.retryable.classify(kind)
+        self.verdict(kind).class()
     }
 
     /// The longest wait after attempt `attempt` (counted from 1), before jitter.
@@ -191,16 +191,43 @@ impl Policy {
     }
 
     #[inline]
-    pub(crate) fn class_limit(&self, kind: FailureKind) -> Option<(usize, &CompiledLimit)> {
-        self.class_limits.iter().enumerate().find(|(_, limit)| limit.failures.contains(kind))
+    pub(crate) fn verdict(&self, kind: FailureKind) -> Verdict {
+        self.verdicts.get(kind)
+    }
+
+    /// Whether the limits for this kind of failure leave no retry, or none that could end by then.
+    #[inline(never)]
+    pub(crate) fn class_limit_reached(
+        &self,
+        verdict: Verdict,
+        history: &History,
+        ends_at: Timestamp,
+    ) -> bool {
+        if verdict.is_dns() && history.spent(SPENT_ON_DNS) > 0 {
+            return true;
+        }
+        let Some(index) = verdict.limit() else { return false };
+        self.class_limits.get(usize::from(index)).is_some_and(|limit| {
+            u32::from(history.spent(FIRST_CLASS_LIMIT + index)) >= limit.max_retries
+                || ends_at.nanos_since(history.created_at()) > limit.max_elapsed_nanos
+        })
     }
 
     #[inline]
     pub(crate) fn draw_backoff(&self, attempt: u32, previous: u64, roll: u64) -> u64 {
         let ceiling = self.ceiling_nanos(attempt);
+        match self.jitter {
+            Jitter::Full => up_to(ceiling, roll),
+            jitter => self.draw_unlike_full(jitter, ceiling, previous, roll),
+        }
+    }
+
+    /// Kept apart so that the default stays in registers.
+    #[inline(never)]
+    fn draw_unlike_full(&self, jitter: Jitter, ceiling: u64, previous: u64, roll: u64) -> u64 {
         // A task's first backoff has none before it; decorrelated jitter starts from the initial.
         let previous = if previous == 0 { self.initial } else { previous };
-        self.jitter.draw(Draw { ceiling, initial: self.initial, previous, cap: self.cap }, roll)
+        jitter.draw(Draw { ceiling, initial: self.initial, previous, cap: self.cap }, roll)
     }
 
     #[inline]
@@ -211,7 +238,6 @@ impl Policy {
 
     fn compile(spec: PolicySpec) -> Policy {
         let limit = |limit: &ClassLimit| CompiledLimit {
-            failures: limit.failures.iter().copied().collect(),
             max_retries: limit.max_retries,
             max_elapsed_nanos: nanos(limit.max_elapsed),
         };
@@ -226,7 +252,7 @@ impl Policy {
                 jitter_ratio: spec.retry_after.jitter_ratio,
                 jitter_max: nanos(spec.retry_after.jitter_max),
             },
-            retryable: spec.retryable(),
+            verdicts: spec.verdicts(),
             class_limits: spec.class_limits.iter().map(limit).collect(),
             spec,
         }

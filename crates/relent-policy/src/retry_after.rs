@@ -8,7 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::calendar::parse_http_date;
-use crate::time::{NANOS_PER_SEC, Timestamp};
+use crate::time::Timestamp;
 
 /// Why a `Retry-After` value is ignored. The backoff decides alone then.
 ///
@@ -70,13 +70,12 @@ pub fn read_retry_after(
         return Ok(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let until = parse_http_date(value, now).ok_or(IgnoredRetryAfter::Malformed)?;
-    let until = until.saturating_mul(NANOS_PER_SEC);
     let from = date
         .and_then(|date| parse_http_date(date.trim_matches([' ', '\t']), now))
-        .map_or(now.as_nanos(), |secs| secs.saturating_mul(NANOS_PER_SEC));
-    match until.checked_sub(from) {
-        None | Some(0) => Err(IgnoredRetryAfter::Past),
-        Some(wait) => Ok(Duration::from_nanos(wait)),
+        .map_or(Duration::from_nanos(now.as_nanos()), Duration::from_secs);
+    match Duration::from_secs(until).checked_sub(from) {
+        None | Some(Duration::ZERO) => Err(IgnoredRetryAfter::Past),
+        Some(wait) => Ok(wait),
     }
 }
 

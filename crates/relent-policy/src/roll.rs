@@ -47,7 +47,8 @@ pub const fn mix(value: u64) -> u64 {
 /// assert_eq!(roll::up_to(1_000, u64::MAX / 2), 500);
 /// ```
 pub const fn up_to(max: u64, roll: u64) -> u64 {
-    ((roll as u128 * (max as u128 + 1)) >> 64) as u64
+    // roll * max + roll = roll * (max + 1), and cannot overflow 128 bits.
+    ((roll as u128 * max as u128 + roll as u128) >> 64) as u64
 }
 
 #[cfg(test)]

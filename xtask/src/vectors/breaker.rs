@@ -71,10 +71,15 @@ pub(super) fn suite() -> Result<Value> {
         exhausted_for: Duration::from_secs(2),
         exhausted_failure_ratio: Ratio::from_thousandths(300),
     };
-    let cases: [(&str, BreakerRules, Fill); 6] = [
+    let odd_ramp = BreakerRules { ramp: Duration::from_millis(7), ..quick };
+    let cases: [(&str, BreakerRules, Fill); 10] = [
         ("opens, probes, relapses, ramps up and closes", default, life),
         ("a lost probe and one that was never sent", default, lost_probes),
         ("sustained exhaustion opens it", default, exhaustion),
+        ("exhaustion: its own ratio, exact limits, pauses", picky(), exact_exhaustion),
+        ("no signal counts nothing; late results settle nothing", default, silence),
+        ("opening forgets what was counted", quick, forgetting),
+        ("a ramp of odd length", odd_ramp, odd),
         ("no ramp", BreakerRules { ramp: Duration::ZERO, ..default }, life),
         ("random, quick rules", quick, |trace| random(trace, 11, 600, 150)),
         ("random, default rules", default, |trace| random(trace, 12, 600, 800)),
@@ -120,6 +125,67 @@ fn exhaustion(trace: &mut Trace) {
             trace.exhausted(n * 10 * MS, 0);
         }
     }
+}
+
+/// Opens only through exhaustion, at 30 % failures.
+fn picky() -> BreakerRules {
+    BreakerRules {
+        failure_ratio: Ratio::ONE,
+        calls_min: 10,
+        exhausted_for: Duration::from_secs(3),
+        exhausted_failure_ratio: Ratio::from_thousandths(300),
+        ramp: Duration::from_secs(20),
+        ..BreakerRules::default()
+    }
+}
+
+fn exact_exhaustion(trace: &mut Trace) {
+    let calls = |trace: &mut Trace, at: u64, failing: u64| {
+        for n in 0..10 {
+            let health = if n < failing { Health::Failing } else { Health::Alive };
+            trace.record(at, Admission::Normal, health, 0);
+        }
+    };
+    calls(trace, 0, 2);
+    (0..5).for_each(|n| trace.exhausted(n * 1_000 * MS, 0)); // long enough, too few failures
+    calls(trace, 10_000 * MS, 3);
+    trace.exhausted(10_000 * MS, 0);
+    trace.exhausted(11_000 * MS, 0);
+    trace.exhausted(12_000 * MS + 1, 0); // a nanosecond more than a second: begins anew
+    trace.exhausted(13_000 * MS, 0);
+    trace.exhausted(14_000 * MS, 0);
+    trace.exhausted(15_000 * MS, 0);
+    trace.exhausted(15_000 * MS + 1, 0); // three seconds exactly
+    trace.call(20_000 * MS + 1, Health::Alive, 0);
+    trace.exhausted(21_000 * MS, 0); // ramping: opens too, and begins anew
+    calls(trace, 21_000 * MS, 4);
+    (0..4).for_each(|n| trace.exhausted((22_000 + n * 1_000) * MS, 0));
+}
+
+fn silence(trace: &mut Trace) {
+    (0..30).for_each(|_| trace.call(1_000 * MS, Health::NoSignal, 0));
+    (0..20).for_each(|_| trace.call(1_500 * MS, Health::Failing, 0));
+    trace.record(1_600 * MS, Admission::Probe, Health::Alive, 0);
+    trace.record(1_600 * MS, Admission::Normal, Health::Failing, 0);
+    trace.state(6_499 * MS);
+    trace.state(6_500 * MS);
+    trace.admit(6_500 * MS);
+    trace.exhausted(6_501 * MS, 0);
+}
+
+/// The failures that opened it do not count again after the ramp begins.
+fn forgetting(trace: &mut Trace) {
+    (0..5).for_each(|n| trace.call((1_000 + n) * MS, Health::Failing, 0));
+    trace.call(1_800 * MS, Health::Alive, 0);
+    (0..4).for_each(|_| trace.record(1_801 * MS, Admission::Normal, Health::Failing, 0));
+    trace.record(1_802 * MS, Admission::Normal, Health::Alive, 0);
+    (0..3).for_each(|_| trace.record(4_900 * MS, Admission::Normal, Health::Failing, 0));
+}
+
+fn odd(trace: &mut Trace) {
+    (0..5).for_each(|_| trace.call(1_000 * MS, Health::Failing, 3));
+    trace.call(1_800 * MS, Health::Alive, 0);
+    (0..80).for_each(|n| trace.call(1_800 * MS + n * 99_991, Health::Alive, 0));
 }
 
 fn random(trace: &mut Trace, seed: u64, length: u64, pause_max_ms: u64) {

@@ -33,6 +33,9 @@ pub(super) fn suite() -> Result<Value> {
         ("a given-back retry whose slot has left the window", no_floor, given_back_late()),
         ("idle for a week", no_floor, idle()),
         ("a clock that steps back", no_floor, stepping_back()),
+        ("a floor that only tops up", BudgetRules { burst: 1, ..default }, topping_up()),
+        ("given back to a full bucket", BudgetRules { burst: 1, ..default }, given_back_full()),
+        ("no signal leaves the failures in a row alone", default, no_signal()),
         ("random, default rules", default, random(1, 400, 400)),
         ("random, without a floor", no_floor, random(2, 400, 90)),
         ("random, odd rules", odd, random(3, 400, 300)),
@@ -125,8 +128,42 @@ fn idle() -> Vec<(u64, Event)> {
 }
 
 fn stepping_back() -> Vec<(u64, Event)> {
+    // What is counted after the step back stays in the slot of 50 s, and leaves with it.
     let first = (0..5).map(|n| at(50_000 - n * 10_000, Event::First));
-    first.chain([at(3, Event::Retry), at(4, Event::Retry), at(79_999, Event::Retry)]).collect()
+    let more = (0..5).map(|_| at(79_000, Event::First));
+    let retries = [3, 4, 79_999, 79_999, 80_000, 80_000].map(|millis| at(millis, Event::Retry));
+    first
+        .chain(retries[..2].iter().copied())
+        .chain(more)
+        .chain(retries[2..].iter().copied())
+        .collect()
+}
+
+/// Granted by the floor with less than one retry saved: the savings must not go below nothing.
+fn topping_up() -> Vec<(u64, Event)> {
+    let floor = std::iter::repeat_n(at(90_000, Event::Retry), 3);
+    let first = std::iter::repeat_n(at(90_100, Event::First), 40);
+    let retries = std::iter::repeat_n(at(90_200, Event::Retry), 9);
+    floor.chain(first).chain(retries).chain([at(93_200, Event::Retry)]).collect()
+}
+
+/// The bucket is full again before the retry comes back, and the floor was whole.
+fn given_back_full() -> Vec<(u64, Event)> {
+    let first = std::iter::repeat_n(at(1_000, Event::First), 5);
+    let more = std::iter::repeat_n(at(2_000, Event::First), 10);
+    let retries = std::iter::repeat_n(at(2_000, Event::Retry), 14);
+    first
+        .chain([at(1_000, Event::Retry)])
+        .chain(more)
+        .chain([at(2_000, Event::GiveBack)])
+        .chain(retries)
+        .collect()
+}
+
+fn no_signal() -> Vec<(u64, Event)> {
+    let fails = |n| std::iter::repeat_n(at(90_000, Event::Ended(Health::Failing)), n);
+    let between = [at(90_000, Event::Ended(Health::NoSignal))];
+    fails(3).chain(between).chain(fails(2)).chain([at(90_000, Event::Retry)]).collect()
 }
 
 fn random(seed: u64, length: u32, pause_max_ms: u64) -> Vec<(u64, Event)> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use relent_policy::{
     Decision, Expiry, FailureKind, Gates, Hint, History, Outcome, Policy, PolicySpec, Refusal,
     Repeatable, Rule, Timestamp, Waiver, decide,
@@ -90,14 +90,14 @@ impl Suite {
             "name": name,
             "policy": policy.id(),
             "history": case.history,
-            "outcome": outcome_json(&case.outcome)?,
+            "outcome": outcome_json(&case.outcome),
             "gates": {
-                "estimatedCallNs": nanos(case.gates.estimated_call)?,
+                "estimatedCallNs": nanos(case.gates.estimated_call),
                 "refuse": case.gates.refuse.map(|refusal| refusal.to_string()),
             },
             "nowNs": case.now.as_nanos(),
             "roll": format!("{:#018x}", case.roll),
-            "decision": decision_json(&decision),
+            "decision": decision_json(&decision, &case.history),
         }));
         Ok(decision)
     }
@@ -123,32 +123,32 @@ pub(super) fn waived(id: &str, spec: PolicySpec) -> Result<Policy> {
     Ok(PolicySpec { waivers, ..spec }.build(Timestamp::ZERO)?)
 }
 
-fn nanos(duration: Duration) -> Result<u64> {
-    u64::try_from(duration.as_nanos()).context("a vector's duration fits 64 bits")
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn outcome_json(outcome: &Outcome) -> Result<Value> {
-    Ok(match outcome {
+fn outcome_json(outcome: &Outcome) -> Value {
+    match outcome {
         Outcome::Success => json!({ "success": true }),
         Outcome::Failure(failure) => {
             let name = failure.kind.to_string();
             match failure.hint {
                 Hint::None => json!({ "failure": name }),
-                Hint::RetryAfter(wait) => json!({ "failure": name, "retryAfterNs": nanos(wait)? }),
+                Hint::RetryAfter(wait) => json!({ "failure": name, "retryAfterNs": nanos(wait) }),
                 Hint::Stop => json!({ "failure": name, "stop": true }),
             }
         }
-    })
+    }
 }
 
-fn decision_json(decision: &Decision) -> Value {
+fn decision_json(decision: &Decision, history: &History) -> Value {
     match decision {
         Decision::Done => json!({ "do": "done" }),
-        Decision::RetryAt { at, because, next } => json!({
+        Decision::RetryAt { at, because, charge } => json!({
             "do": "retry",
             "atNs": at.as_nanos(),
             "because": because.to_string(),
-            "next": next,
+            "next": history.charged(*charge),
         }),
         Decision::GiveUp { because } => json!({ "do": "give_up", "because": because.name() }),
     }

@@ -10,6 +10,7 @@ use relent_policy::{
 use serde_json::Value;
 
 use super::case::{CREATED, Case, FixedGates, Suite, waived};
+use super::edges;
 
 const UNAVAILABLE: FailureKind = FailureKind::Http(503);
 const LIMITED: FailureKind = FailureKind::Http(429);
@@ -28,7 +29,7 @@ const ROLLS: [u64; 8] = [
 type Fill = fn(&mut Suite) -> Result<()>;
 
 pub(super) fn suites() -> Result<Vec<(String, Value)>> {
-    let suites: [(&str, Fill); 8] = [
+    let suites: [(&str, Fill); 10] = [
         ("backoff", backoff),
         ("jitter", jitter),
         ("classification", classification),
@@ -37,6 +38,8 @@ pub(super) fn suites() -> Result<Vec<(String, Value)>> {
         ("idempotency", idempotency),
         ("gates", gates),
         ("lives", lives),
+        ("edges", edges::edges),
+        ("saturation", edges::saturation),
     ];
     let mut files = Vec::new();
     for (name, fill) in suites {
@@ -115,10 +118,10 @@ fn decorrelated_walk(suite: &mut Suite) -> Result<()> {
     for step in 1..=8 {
         let roll = if step <= 5 { u64::MAX } else { roll::for_attempt(1, 2, step) };
         let name = format!("decorrelated walk: step {step}");
-        if let Decision::RetryAt { at, next, .. } =
+        if let Decision::RetryAt { at, charge, .. } =
             suite.add(&name, &policy, &case.clone().roll(roll))?
         {
-            case = Case { history: next.begin_attempt(), now: at, ..case };
+            case = Case { history: case.history.charged(charge).begin_attempt(), now: at, ..case };
         }
     }
     Ok(())
@@ -232,10 +235,10 @@ fn limits(suite: &mut Suite) -> Result<()> {
 /// The same failure, then again after the retry it was granted.
 fn twice(suite: &mut Suite, policy: &Policy, what: &str, kind: FailureKind) -> Result<()> {
     let first = Case::failing(kind, 1);
-    if let Decision::RetryAt { at, next, .. } =
+    if let Decision::RetryAt { at, charge, .. } =
         suite.add(&format!("{what}, the first"), policy, &first)?
     {
-        let history = next.begin_attempt();
+        let history = first.history.charged(charge).begin_attempt();
         let again = Case { history, now: at, ..first.clone() };
         suite.add(&format!("{what}, the second"), policy, &again)?;
         let other = Case { history, now: at, ..Case::failing(UNAVAILABLE, 2) };
@@ -258,10 +261,10 @@ fn class_limits(suite: &mut Suite) -> Result<()> {
         let mut case = Case::failing(kind, 1).roll(u64::MAX / 16);
         for attempt in 1..=6 {
             let name = format!("matrix: {kind}, attempt {attempt}");
-            let Decision::RetryAt { at, next, .. } = suite.add(&name, &matrix, &case)? else {
+            let Decision::RetryAt { at, charge, .. } = suite.add(&name, &matrix, &case)? else {
                 break;
             };
-            case = Case { history: next.begin_attempt(), now: at, ..case };
+            case = Case { history: case.history.charged(charge).begin_attempt(), now: at, ..case };
         }
         for millis in [secs * 1_000 - 501, secs * 1_000 - 500, secs * 1_000 - 499] {
             let case = Case::failing(kind, 1).after(Duration::from_millis(millis));
@@ -371,11 +374,11 @@ fn lives(suite: &mut Suite) -> Result<()> {
         for attempt in 1..=12 {
             case.roll = roll::for_attempt(42, task, attempt);
             let name = format!("{}: attempt {attempt}", policy.id());
-            let Decision::RetryAt { at, next, .. } = suite.add(&name, &policy, &case)? else {
+            let Decision::RetryAt { at, charge, .. } = suite.add(&name, &policy, &case)? else {
                 break;
             };
             case = Case {
-                history: next.begin_attempt(),
+                history: case.history.charged(charge).begin_attempt(),
                 now: at + Duration::from_millis(120),
                 ..case
             };

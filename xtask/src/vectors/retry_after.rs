@@ -52,12 +52,26 @@ pub(super) fn suite() -> Value {
         "2026-11-15T00:00:10Z",
         "Thu, 01 Jan 1970 00:00:00 GMT",
         "Wed, 31 Dec 1969 23:59:59 GMT",
+        "Thursday, 01-Jan-76 00:00:00 GMT",
+        "Thursday, 31-Dec-76 00:00:00 GMT",
+        "Xyz, 15 Nov 2026 00:00:10 GMT",
+        "Sund, 15-Nov-26 00:01:00 GMT",
+        "Tue Dec 1 00:00:30 2026",
+        "Sun, 15 Nov 2026 12:30:60 GMT",
+        "\n7",
+        "7\u{a0}",
+        "Sun, 31 Dec 9999 23:59:59 GMT",
     ];
-    let dates = [None, Some("Sun, 15 Nov 2026 00:00:05 GMT"), Some("yesterday")];
+    let dates = [
+        "Sun, 15 Nov 2026 00:00:05 GMT",
+        " Sun, 15 Nov 2026 00:00:05 GMT\t",
+        "Sunday, 15-Nov-26 00:00:05 GMT",
+        "yesterday",
+    ];
     let plain = values.into_iter().map(|value| case(value, None));
     let dated = [values[18], values[20], values[26], "9"]
         .into_iter()
-        .flat_map(|value| dates.into_iter().skip(1).map(move |date| case(value, date)));
+        .flat_map(|value| dates.into_iter().map(move |date| case(value, Some(date))));
     json!({ "version": 1, "cases": plain.chain(dated).collect::<Vec<_>>() })
 }
 
@@ -66,9 +80,10 @@ fn case(value: &str, date: Option<&str>) -> Value {
         None => format!("{value:?}"),
         Some(date) => format!("{value:?} with Date {date:?}"),
     };
-    let mut case = json!({ "name": name, "value": value, "date": date, "nowNs": NOW.as_nanos() });
+    let mut case =
+        json!({ "name": name, "value": value, "date": date, "nowSecs": NOW.as_millis() / 1_000 });
     match read_retry_after(value, date, NOW) {
-        Ok(wait) => case["waitNs"] = json!(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
+        Ok(wait) => case["waitSecs"] = json!(wait.as_secs()),
         Err(IgnoredRetryAfter::Malformed) => case["ignored"] = json!("malformed"),
         Err(IgnoredRetryAfter::Past) => case["ignored"] = json!("past"),
     }

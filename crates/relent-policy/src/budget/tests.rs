@@ -218,8 +218,6 @@ fn worst_excess(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn over_every_stretch_of_time_retries_stay_within_ratio_and_burst(
         trace in trace(),

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::PolicySpec;
 use crate::backoff::Backoff;
-use crate::history::{FIRST_CLASS_LIMIT, SPENT_SLOTS};
+use crate::history::CLASS_LIMITS_MAX;
 use crate::jitter::Jitter;
 use crate::problem::Problem;
 use crate::standard::Rule;
@@ -22,7 +22,6 @@ const DAY_MS: u64 = 86_400_000;
 /// No wait and no life is longer.
 const LONGEST_MS: u64 = 30 * DAY_MS;
 const WAIVERS_MAX: usize = 10;
-const CLASS_LIMITS_MAX: usize = SPENT_SLOTS - FIRST_CLASS_LIMIT;
 const TEXT_MAX: usize = 200;
 
 /// Everything about the policy that could not work.
@@ -54,8 +53,12 @@ impl Checks {
         self.require(range.contains(&got), field, got, expected);
     }
 
+    /// Documents write whole milliseconds; a finer duration would not survive being stored.
     fn millis(&mut self, field: &str, got: Duration, range: RangeInclusive<u64>) {
         self.within(field, millis(got), range);
+        let whole =
+            got == Duration::from_millis(millis(got)) || got > Duration::from_millis(LONGEST_MS);
+        self.require(whole, field, format!("{got:?}"), "whole milliseconds");
     }
 
     fn identity(&mut self, spec: &PolicySpec) {
@@ -203,5 +206,93 @@ impl Checks {
     fn text(&mut self, field: &str, text: &String) {
         let fits = !text.trim().is_empty() && text.chars().count() <= TEXT_MAX;
         self.require(fits, field, format!("{text:?}"), format!("1 to {TEXT_MAX} characters"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::time::Timestamp;
+
+    /// A change to a preset, and the fields that must be reported for it.
+    fn broken() -> Vec<(&'static [&'static str], PolicySpec)> {
+        let base = PolicySpec::sync_api;
+        let mut shared = base();
+        if let (Some(budget), Some(breaker)) = (&mut shared.budget, &mut shared.breaker) {
+            budget.burst = 0;
+            budget.window = Duration::from_millis(999);
+            breaker.calls_min = 0;
+            breaker.cool_down = Duration::from_secs(61);
+        }
+        shared.concurrency.retries_in_flight_max = 101;
+        shared.concurrency.rate_per_second = Some(0);
+        let mut limited = PolicySpec::decision_matrix();
+        limited.class_limits[1].failures = limited.class_limits[0].failures.clone();
+        limited.class_limits[1].failures.truncate(1);
+        limited.class_limits[2].failures.clear();
+        let mut crowded = PolicySpec::decision_matrix();
+        crowded.class_limits = (0..7)
+            .map(|n| super::super::ClassLimit {
+                failures: [crate::failure::FailureKind::Http(500 + n)].to_vec(),
+                max_retries: 1,
+                max_elapsed: Duration::from_secs(1),
+            })
+            .collect();
+        let tiny = Duration::from_micros(1_500);
+        let month = Duration::from_secs(31 * 86_400);
+        alloc::vec![
+            (&["policyId"], PolicySpec { policy_id: String::new(), ..base() }),
+            (&["policyId"], PolicySpec { policy_id: "a/b".into(), ..base() }),
+            (&["policyId"], PolicySpec { policy_id: "x".repeat(65), ..base() }),
+            (&["maxAttempts"], PolicySpec { max_attempts: 0, ..base() }),
+            (&["maxAttempts"], PolicySpec { max_attempts: 101, ..base() }),
+            (&["initialDelayMs"], PolicySpec { max_delay: Duration::from_millis(999), ..base() }),
+            (&["maxDelayMs"], PolicySpec { max_delay: month, ..base() }),
+            (&["connectTimeoutMs"], PolicySpec { connect_timeout: tiny, ..base() }),
+            (
+                &["attemptTimeoutMs", "connectTimeoutMs"],
+                PolicySpec { attempt_timeout: Duration::ZERO, ..base() }
+            ),
+            (&["attemptTimeoutMs"], PolicySpec { total_budget: Duration::from_secs(9), ..base() }),
+            (&["scheduleMs"], PolicySpec { max_attempts: 9, ..PolicySpec::webhook() }),
+            (&["jitterType"], PolicySpec { jitter: Jitter::Decorrelated, ..PolicySpec::webhook() }),
+            (
+                &["retryableStatusCodes"],
+                PolicySpec { retryable_status_codes: Some([204].into()), ..base() }
+            ),
+            (
+                &["retryableGrpcCodes"],
+                PolicySpec { retryable_grpc_codes: Some([0].into()), ..base() }
+            ),
+            (
+                &[
+                    "budget.windowMs",
+                    "budget.burst",
+                    "breaker.callsMin",
+                    "breaker.coolDownMs",
+                    "concurrency.retriesInFlightMax",
+                    "concurrency.ratePerSecond",
+                ],
+                shared,
+            ),
+            (&["classLimits[1].failures", "classLimits[2].failures"], limited),
+            (&["classLimits"], crowded),
+        ]
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_field() {
+        for (fields, spec) in broken() {
+            let found: Vec<String> =
+                structure(&spec).into_iter().map(|problem| problem.field).collect();
+            assert_eq!(found, fields, "{spec:#?}");
+            assert!(spec.build(Timestamp::ZERO).is_err());
+        }
+    }
+
+    #[test]
+    fn the_presets_stay_what_they_are() {
+        assert_eq!(structure(Policy::webhook().spec()), []);
     }
 }

@@ -9,7 +9,7 @@ use core::time::Duration;
 use crate::backoff::Backoff;
 use crate::breaker::BreakerRules;
 use crate::budget::BudgetRules;
-use crate::classify::FailureSet;
+use crate::classify::VerdictTable;
 use crate::failure::FailureKind;
 use crate::fault::Fault;
 use crate::flow::ConcurrencyLimits;
@@ -240,24 +240,23 @@ impl Default for RetryAfterRules {
 }
 
 impl PolicySpec {
-    /// The failures that this policy retries.
-    pub(crate) fn retryable(&self) -> FailureSet {
-        let default = FailureSet::retryable_by_default();
-        let codes = 1..=16_u8;
-        let statuses: Vec<FailureKind> = match &self.retryable_status_codes {
-            Some(statuses) => statuses.iter().copied().map(FailureKind::Http).collect(),
-            None => {
-                (100..600).map(FailureKind::Http).filter(|kind| default.contains(*kind)).collect()
+    /// What this policy makes of every failure.
+    pub(crate) fn verdicts(&self) -> VerdictTable {
+        let mut table = VerdictTable::new(|kind| match kind {
+            FailureKind::Http(status) => {
+                self.retryable_status_codes.as_ref().map(|listed| listed.contains(&status))
             }
-        };
-        let codes: Vec<FailureKind> = match &self.retryable_grpc_codes {
-            Some(codes) => codes.iter().copied().map(FailureKind::Grpc).collect(),
-            None => codes.map(FailureKind::Grpc).filter(|kind| default.contains(*kind)).collect(),
-        };
-        let faults = Fault::ALL.iter().copied().filter(|fault| match &self.retryable_faults {
-            Some(faults) => faults.contains(fault),
-            None => default.contains(FailureKind::Fault(*fault)),
+            FailureKind::Grpc(code) => {
+                self.retryable_grpc_codes.as_ref().map(|listed| listed.contains(&code))
+            }
+            FailureKind::Fault(fault) => {
+                self.retryable_faults.as_ref().map(|listed| listed.contains(&fault))
+            }
+            FailureKind::Judged(_) => None,
         });
-        statuses.into_iter().chain(codes).chain(faults.map(FailureKind::Fault)).collect()
+        for (index, limit) in (0..).zip(&self.class_limits) {
+            limit.failures.iter().for_each(|kind| table.limit(*kind, index));
+        }
+        table
     }
 }

@@ -26,9 +26,9 @@ fn deciding_allocates_nothing() {
                     match decide(&policy, &history, &outcome, &mut lane.gates(), now, roll) {
                         Decision::Done => decided[0] += 1,
                         Decision::GiveUp { .. } => decided[1] += 1,
-                        Decision::RetryAt { at, next, .. } => {
+                        Decision::RetryAt { at, charge, .. } => {
                             decided[2] += 1;
-                            (now, history) = (at, next);
+                            (now, history) = (at, history.charged(charge));
                             continue;
                         }
                     }

@@ -48,7 +48,7 @@ fn requests(policy: &Policy, rate: u64, secs: u64, fails: impl Fn(u64) -> bool) 
             per_second[usize::try_from(n / rate).unwrap()] += 1;
             lane.finish(pass, &outcome, now, 0);
             match decide(policy, &history, &outcome, &mut lane.gates(), now, 0) {
-                Decision::RetryAt { next, .. } => history = next,
+                Decision::RetryAt { charge, .. } => history = history.charged(charge),
                 _ => break,
             }
         }

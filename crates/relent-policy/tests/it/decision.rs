@@ -133,8 +133,6 @@ impl Gates for Counting {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
-
     #[test]
     fn a_retry_keeps_every_promise(
         policy in policy(),
@@ -150,7 +148,7 @@ proptest! {
         let mut gates = Counting { estimated_call, refuse: None, asked: 0 };
         let outcome = Outcome::Failure(Failure { kind, hint });
         match decide(&policy, &history, &outcome, &mut gates, now, roll) {
-            Decision::RetryAt { at, because, next } => {
+            Decision::RetryAt { at, because, charge } => {
                 let delay = at.saturating_since(now);
                 prop_assert_eq!(gates.asked, 1);
                 prop_assert!(at >= now);
@@ -169,7 +167,8 @@ proptest! {
                 if because == WaitReason::Backoff {
                     prop_assert!(delay <= policy.spec().max_delay, "above the cap");
                 }
-                prop_assert_eq!(next.attempts(), history.attempts());
+                prop_assert!(charge.backoff() <= policy.spec().max_delay);
+                prop_assert_eq!(history.charged(charge).attempts(), history.attempts());
             }
             Decision::GiveUp { because } => {
                 let asked = matches!(because, GiveUpReason::BudgetExhausted | GiveUpReason::BreakerOpen);
@@ -205,7 +204,9 @@ proptest! {
             prop_assert!(now <= policy.deadline_of(&history));
             let roll = rolls[attempt as usize % 8];
             match decide(&policy, &history, &Outcome::http(502), &mut Ungated, now, roll) {
-                Decision::RetryAt { at, next, .. } => (now, history) = (at, next),
+                Decision::RetryAt { at, charge, .. } => {
+                    (now, history) = (at, history.charged(charge));
+                }
                 _ => break,
             }
         }
@@ -225,11 +226,11 @@ fn every_reason_to_stop_can_be_met() {
     let unavailable = Outcome::http(503);
     let stop = Outcome::Failure(Failure { kind: FailureKind::Grpc(14), hint: Hint::Stop });
     let dns = Outcome::from(Fault::Dns);
-    let Decision::RetryAt { next: resolved_once, .. } =
-        decide(&policy, &fine, &dns, &mut Ungated, BASE, 0)
+    let Decision::RetryAt { charge, .. } = decide(&policy, &fine, &dns, &mut Ungated, BASE, 0)
     else {
         panic!("a first DNS failure is retried");
     };
+    let resolved_once = fine.charged(charge);
     let open = Some(Refusal::BreakerOpen { until: BASE });
     let cases = [
         (GiveUpReason::Permanent, fine, Outcome::http(404), None, 0),
