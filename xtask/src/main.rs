@@ -2,12 +2,20 @@
 //!
 //! Exit codes: 0 fine, 1 found something, 2 could not run.
 
+#[cfg(test)]
+mod docs_numbers;
+#[cfg(test)]
+mod docs_tables;
+mod golden;
 mod metadata;
+mod pictures;
 mod repo;
 mod tidy;
 mod vectors;
 
 use std::{env, process::ExitCode};
+
+use golden::Mode;
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
@@ -17,6 +25,8 @@ chores:
           licences, bans, source rules, links
   vectors [--bless]
           compare the golden vectors with the engine, or write them anew
+  pictures [--bless]
+          compare the pictures of the docs with the engine, or draw them anew
 ";
 
 fn main() -> ExitCode {
@@ -25,8 +35,10 @@ fn main() -> ExitCode {
 
     let outcome = match args.as_slice() {
         ["tidy"] => tidy::run(),
-        ["vectors"] => vectors::run(vectors::Mode::Check),
-        ["vectors", "--bless"] => vectors::run(vectors::Mode::Bless),
+        ["vectors"] => vectors::run(Mode::Check),
+        ["vectors", "--bless"] => vectors::run(Mode::Bless),
+        ["pictures"] => pictures::run(Mode::Check),
+        ["pictures", "--bless"] => pictures::run(Mode::Bless),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -17,16 +17,19 @@ use tower::retry::budget::{Budget as _, TpsBudget};
 const NOW: Timestamp = Timestamp::from_secs(1_794_700_800);
 const REPETITIONS: [u64; 2] = [1_000, 2_000];
 
-const OPERATIONS: [(&str, fn(u64)); 11] = [
-    ("an empty loop", |n| repeat(n, |n| black_box(n))),
+/// Repeats an operation so many times.
+type Repeat = fn(u64);
+
+const OPERATIONS: [(&str, Repeat); 11] = [
+    ("an empty loop", |n| repeat(n, black_box)),
     ("decide: success", |n| decision(n, Policy::sync_api(), Outcome::Success)),
     ("decide: permanent failure", |n| decision(n, Policy::sync_api(), Outcome::http(404))),
     ("decide: retry, full jitter", |n| decision(n, Policy::sync_api(), Outcome::http(503))),
     ("decide: retry, Retry-After", |n| {
-        decision(n, Policy::sync_api(), Outcome::http(429).retry_after(Duration::from_secs(5)))
+        decision(n, Policy::sync_api(), Outcome::http(429).retry_after(Duration::from_secs(5)));
     }),
     ("decide: retry, decision matrix", |n| {
-        decision(n, Policy::decision_matrix(), Outcome::http(503))
+        decision(n, Policy::decision_matrix(), Outcome::http(503));
     }),
     ("budget: first attempt", first_attempt),
     ("budget: refused retry", refused_retry),

@@ -50,6 +50,21 @@ pub enum Backoff {
 }
 
 impl Backoff {
+    /// Its name in policy documents.
+    ///
+    /// ```
+    /// # use relent_policy::Backoff;
+    /// assert_eq!(Backoff::Schedule(vec![]).name(), "SCHEDULE");
+    /// ```
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Backoff::Exponential { .. } => "EXPONENTIAL",
+            Backoff::Linear { .. } => "LINEAR",
+            Backoff::Fixed { .. } => "FIXED",
+            Backoff::Schedule(_) => "SCHEDULE",
+        }
+    }
+
     /// The delay after attempt `attempt` (counted from 1), before jitter, never above `cap`.
     /// Beyond the end of a schedule its last entry holds.
     pub fn ceiling(&self, attempt: u32, cap: Duration) -> Duration {

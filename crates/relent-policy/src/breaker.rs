@@ -36,7 +36,7 @@ use crate::window::RollingWindow;
 ///
 /// - opens at a failure ratio of 0.5 over 10 s, from 20 calls on
 /// - opens when the budget was exhausted for 10 s at a failure ratio of 0.4
-/// - cools down for 5 s, twice as long each further time, 60 s at most
+/// - cools down for 5 s, twice as long each further time, 30 s at most
 /// - waits 30 s for a probe's result
 /// - ramps up over 10 s
 ///
@@ -75,7 +75,7 @@ impl Default for BreakerRules {
             calls_min: 20,
             window: Duration::from_secs(10),
             cool_down: Duration::from_secs(5),
-            cool_down_max: Duration::from_secs(60),
+            cool_down_max: Duration::from_secs(30),
             probe_timeout: Duration::from_secs(30),
             ramp: Duration::from_secs(10),
             exhausted_for: Duration::from_secs(10),
@@ -187,6 +187,10 @@ impl Breaker {
     pub fn new(rules: BreakerRules) -> Breaker {
         let window = RollingWindow::new(nanos(rules.window));
         Breaker { rules, phase: Phase::Closed, trips: 0, window, exhausted: None }
+    }
+
+    pub(crate) fn rules(&self) -> &BreakerRules {
+        &self.rules
     }
 
     /// Asks to make a call.

@@ -82,7 +82,7 @@ faults! {
     IoPermissionDenied "io_permission_denied" Permanent Answered "The file may not be used so."
     IoAlreadyExists "io_already_exists" Permanent Answered "The file is there already."
     IoInvalid "io_invalid" Permanent Answered "The input or the data is malformed."
-    Serialization "serialization" Permanent NotSent "The request or the answer could not be encoded or decoded."
+    Serialization "serialization" Permanent Ambiguous "The request or the answer could not be encoded or decoded."
     Configuration "configuration" Permanent NotSent "The call was set up wrongly."
     TokenRevoked "token_revoked" Permanent NotSent "The credential is gone for good."
     Abandoned "abandoned" Retryable Ambiguous "The worker was lost during the attempt."

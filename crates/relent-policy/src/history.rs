@@ -1,6 +1,6 @@
 //! What is remembered of a task between attempts: all that the next decision depends on.
 //!
-//! 48 bytes, `Copy`, and versioned on its way through a store. An attempt is counted when it
+//! 40 bytes, `Copy`, and versioned on its way through a store. An attempt is counted when it
 //! begins, before anything is sent, so that one that is lost with its worker still counts.
 //! REQ-S3, REQ-S4, REQ-S10.
 
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_history_is_small() {
-        assert!(size_of::<History>() <= 48, "{} bytes", size_of::<History>());
+        assert!(size_of::<History>() <= 40, "{} bytes", size_of::<History>());
     }
 
     #[cfg(feature = "serde")]

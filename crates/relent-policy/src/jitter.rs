@@ -18,8 +18,8 @@ pub enum Jitter {
     /// `U(0, d)`: the default, and the widest spread.
     #[default]
     Full,
-    /// `min(cap, U(initial, previous * 3))`, where `previous` is this task's last backoff. Once
-    /// the delays have grown to the cap, two thirds of them are exactly the cap.
+    /// `min(cap, U(initial, previous * 3))`, where `previous` is this task's last backoff. After a
+    /// wait of the whole cap, two draws in three are the whole cap again.
     Decorrelated,
     /// `d/2 + U(0, d/2)`. Needs a waiver: its floor makes callers cluster.
     Equal,
@@ -45,6 +45,23 @@ pub(crate) struct Draw {
 }
 
 impl Jitter {
+    /// Its name in policy documents.
+    ///
+    /// ```
+    /// # use relent_policy::Jitter;
+    /// assert_eq!(Jitter::Full.name(), "FULL");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Jitter::Full => "FULL",
+            Jitter::Decorrelated => "DECORRELATED",
+            Jitter::Equal => "EQUAL",
+            Jitter::Additive => "ADDITIVE",
+            Jitter::Proportional { .. } => "PROPORTIONAL",
+            Jitter::None => "NONE",
+        }
+    }
+
     /// One delay, in nanoseconds, never above `draw.cap`.
     pub(crate) fn draw(self, draw: Draw, roll: u64) -> u64 {
         let Draw { ceiling, initial, previous, cap } = draw;

@@ -36,6 +36,8 @@ pub struct Lane {
     breaker: Option<Breaker>,
     flow: Flow,
     call_time: CallTime,
+    /// Until when no further retry is exempt from the budget for being the next probe.
+    probe_promised_until: Timestamp,
 }
 
 /// Why a lane holds an attempt back.
@@ -104,6 +106,7 @@ impl Lane {
             breaker: spec.breaker.map(Breaker::new),
             flow: Flow::new(spec.concurrency),
             call_time: CallTime::default(),
+            probe_promised_until: Timestamp::ZERO,
         }
     }
 
@@ -121,30 +124,36 @@ impl Lane {
         Lane { budget, breaker, ..self }
     }
 
-    /// Counts a retry against the budget, before its wait. The probe of a half-open breaker is
-    /// exempt, so a lane whose budget is spent still finds its way back.
+    /// Counts a retry against the budget, before its wait. When the breaker waits for a probe and the
+    /// budget is spent, one retry is exempt, so that the lane finds its way back.
     ///
     /// # Errors
     ///
     /// When the breaker is open or the budget is spent. A refusal by the budget is passed on to the
     /// breaker; the roll shortens the cool-down if that opens it.
     pub fn reserve_retry(&mut self, now: Timestamp, roll: u64) -> Result<Reservation, Refusal> {
-        if let Some(breaker) = &self.breaker {
-            match breaker.would_admit(now) {
-                Err(open) => return Err(Refusal::BreakerOpen { until: open.until }),
-                Ok(Admission::Probe) => return Ok(Reservation(None)),
-                Ok(Admission::Normal) => {}
+        let next_probe = match &self.breaker {
+            None => false,
+            Some(breaker) => {
+                let admission = breaker.would_admit(now);
+                admission.map_err(|open| Refusal::BreakerOpen { until: open.until })?
+                    == Admission::Probe
             }
-        }
+        };
         let Some(budget) = &mut self.budget else {
             return Ok(Reservation(None));
         };
-        budget.try_retry(now).map(|withdrawal| Reservation(Some(withdrawal))).map_err(|_| {
-            if let Some(breaker) = &mut self.breaker {
-                breaker.budget_exhausted(now, roll);
+        if let Ok(withdrawal) = budget.try_retry(now) {
+            return Ok(Reservation(Some(withdrawal)));
+        }
+        if let Some(breaker) = &mut self.breaker {
+            if next_probe && now >= self.probe_promised_until {
+                self.probe_promised_until = now + breaker.rules().probe_timeout;
+                return Ok(Reservation(None));
             }
-            Refusal::Budget
-        })
+            breaker.budget_exhausted(now, roll);
+        }
+        Err(Refusal::Budget)
     }
 
     /// Gives a planned retry back that will not be sent.
@@ -191,6 +200,9 @@ impl Lane {
         }
         if let Some(breaker) = &mut self.breaker {
             breaker.record(pass.admission, health, now, roll);
+        }
+        if pass.admission == Admission::Probe {
+            self.probe_promised_until = now;
         }
     }
 
@@ -320,78 +332,4 @@ impl core::fmt::Display for Refusal {
 impl core::error::Error for Refusal {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::budget::BudgetRules;
-    use crate::policy::PolicySpec;
-
-    fn at(millis: u64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
-    fn fail(lane: &mut Lane, times: u32, now: Timestamp) {
-        for _ in 0..times {
-            let pass = lane.admit(Turn::First, now).unwrap();
-            lane.finish(pass, &Outcome::http(503), now, 0);
-        }
-    }
-
-    #[test]
-    fn an_open_breaker_plans_no_retry_and_starts_no_attempt() {
-        let mut lane = Lane::new(&Policy::sync_api());
-        fail(&mut lane, 20, at(0));
-        let until = at(5_000);
-        assert_eq!(lane.reserve_retry(at(1), 0), Err(Refusal::BreakerOpen { until }));
-        assert_eq!(lane.admit(Turn::First, at(1)), Err(Refusal::BreakerOpen { until }));
-        assert_eq!(lane.in_flight(), 0);
-    }
-
-    #[test]
-    fn the_probe_needs_no_budget() {
-        let spec = PolicySpec {
-            budget: Some(BudgetRules { burst: 1, floor_retries: 0, ..BudgetRules::default() }),
-            ..PolicySpec::sync_api()
-        };
-        let mut lane = Lane::new(&spec.build(at(0)).unwrap());
-        fail(&mut lane, 20, at(0));
-        let much_later = at(60_000);
-        let reservation = lane.reserve_retry(much_later, 0).unwrap();
-        assert_eq!(reservation, Reservation(None));
-        let pass = lane.admit(Turn::Retry, much_later).unwrap();
-        assert_eq!(pass.admission, Admission::Probe);
-        lane.finish(pass, &Outcome::Success, much_later, 0);
-        assert!(!lane.is_open(much_later));
-    }
-
-    #[test]
-    fn an_abandoned_probe_lets_the_next_caller_probe() {
-        let mut lane = Lane::new(&Policy::sync_api());
-        fail(&mut lane, 20, at(0));
-        let pass = lane.admit(Turn::First, at(6_000)).unwrap();
-        assert!(lane.admit(Turn::First, at(6_000)).is_err());
-        lane.abandon(pass, at(6_001));
-        assert_eq!(lane.admit(Turn::First, at(6_001)).unwrap().admission, Admission::Probe);
-    }
-
-    #[test]
-    fn a_refused_attempt_takes_no_place_and_pays_nothing_in() {
-        let mut spec = PolicySpec::sync_api();
-        spec.concurrency.in_flight_max = 1;
-        spec.concurrency.retries_in_flight_max = 1;
-        let mut lane = Lane::new(&spec.build(at(0)).unwrap());
-        let pass = lane.admit(Turn::First, at(0)).unwrap();
-        let before = lane;
-        assert_eq!(lane.admit(Turn::First, at(0)), Err(Refusal::Concurrency));
-        assert_eq!(lane, before);
-        lane.abandon(pass, at(0));
-        assert_eq!(lane.in_flight(), 0);
-    }
-
-    #[test]
-    fn call_times_become_the_estimate() {
-        let mut lane = Lane::new(&Policy::sync_api());
-        let pass = lane.admit(Turn::First, at(0)).unwrap();
-        lane.finish(pass, &Outcome::Success, at(80), 0);
-        assert_eq!(lane.estimated_call(), Duration::from_millis(80));
-    }
-}
+mod tests;

@@ -102,7 +102,7 @@ fn each_failed_probe_doubles_the_cool_down_up_to_the_limit() {
         assert_eq!(breaker.admit(now), Ok(Admission::Probe));
         breaker.record(Admission::Probe, Health::Failing, now, 0);
     }
-    assert_eq!(cool_downs, [5, 10, 20, 40, 60, 60]);
+    assert_eq!(cool_downs, [5, 10, 20, 30, 30, 30]);
 }
 
 #[test]

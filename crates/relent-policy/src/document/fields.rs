@@ -43,7 +43,7 @@ impl<'d> Fields<'d> {
             if !self.asked.contains(&name.as_str()) {
                 let expected = match names::closest(name, &self.asked) {
                     Some(meant) => format!("a field of a policy; did you mean {meant}?"),
-                    None => format!("one of {}", self.asked.join(", ")),
+                    None => format!("a field of a policy: {}", self.asked.join(", ")),
                 };
                 let mut problem = Problem::new(&path, "an unknown field", expected);
                 problem.fix = "rename it or take it out".to_string();

@@ -1,31 +1,8 @@
-//! The words of a policy document for backoffs and jitters.
-
-use crate::backoff::Backoff;
-use crate::jitter::Jitter;
+//! The words a policy document chooses from, and the word that a mistyped one was meant to be.
 
 pub(super) const BACKOFFS: [&str; 4] = ["EXPONENTIAL", "LINEAR", "FIXED", "SCHEDULE"];
 pub(super) const JITTERS: [&str; 6] =
     ["FULL", "DECORRELATED", "EQUAL", "ADDITIVE", "PROPORTIONAL", "NONE"];
-
-pub(super) fn of_backoff(backoff: &Backoff) -> &'static str {
-    match backoff {
-        Backoff::Exponential { .. } => "EXPONENTIAL",
-        Backoff::Linear { .. } => "LINEAR",
-        Backoff::Fixed { .. } => "FIXED",
-        Backoff::Schedule(_) => "SCHEDULE",
-    }
-}
-
-pub(super) fn of_jitter(jitter: Jitter) -> &'static str {
-    match jitter {
-        Jitter::Full => "FULL",
-        Jitter::Decorrelated => "DECORRELATED",
-        Jitter::Equal => "EQUAL",
-        Jitter::Additive => "ADDITIVE",
-        Jitter::Proportional { .. } => "PROPORTIONAL",
-        Jitter::None => "NONE",
-    }
-}
 
 /// The name that a mistyped one was probably meant to be.
 pub(super) fn closest<'n>(typed: &str, names: &[&'n str]) -> Option<&'n str> {

@@ -55,13 +55,12 @@ fn timing(spec: &mut PolicySpec, fields: &mut Fields<'_>) {
     let jitter_ratio = fields.ratio("jitterRatio");
 
     // A document that gives the parameters of one kind and not the kind itself means that kind.
-    let exponential =
-        ["initialDelayMs", "multiplier", "maxDelayMs"].iter().any(|name| fields.has(name));
+    let exponential = fields.has("initialDelayMs") || fields.has("multiplier");
     let kind = match kind {
         Some(kind) => kind,
         None if fields.has("scheduleMs") => "SCHEDULE",
         None if exponential => "EXPONENTIAL",
-        None => names::of_backoff(&spec.backoff),
+        None => spec.backoff.name(),
     };
     let scheduled = kind == "SCHEDULE";
     for (name, fits) in [
@@ -95,7 +94,7 @@ fn timing(spec: &mut PolicySpec, fields: &mut Fields<'_>) {
         _ => Jitter::Proportional { ratio: jitter_ratio.unwrap_or(presets::PROPORTIONAL_RATIO) },
     };
     if fields.has("jitterRatio") && !matches!(spec.jitter, Jitter::Proportional { .. }) {
-        let with = ["left out with ", names::of_jitter(spec.jitter)].concat();
+        let with = ["left out with ", spec.jitter.name()].concat();
         fields.problem("jitterRatio", "a value", &with);
     }
     let default_max_delay = match (&spec.backoff, spec.jitter) {

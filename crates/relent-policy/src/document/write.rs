@@ -6,7 +6,6 @@ use core::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::names;
 use crate::backoff::Backoff;
 use crate::jitter::Jitter;
 use crate::policy::PolicySpec;
@@ -124,12 +123,12 @@ impl Written<'_> {
             policy_id: &spec.policy_id,
             context: spec.context.name(),
             max_attempts: spec.max_attempts,
-            backoff: names::of_backoff(&spec.backoff),
+            backoff: spec.backoff.name(),
             initial_delay_ms: initial.map(millis),
             multiplier: multiplier.map(f64::from),
             schedule_ms: schedule.map(|delays| delays.iter().copied().map(millis).collect()),
             max_delay_ms: millis(spec.max_delay),
-            jitter_type: names::of_jitter(spec.jitter),
+            jitter_type: spec.jitter.name(),
             jitter_ratio,
             total_budget_ms: millis(spec.total_budget),
             attempt_timeout_ms: millis(spec.attempt_timeout),

@@ -112,7 +112,7 @@ impl Checks {
                 }
                 let follows = !matches!(spec.jitter, Jitter::Decorrelated | Jitter::Additive);
                 let expected = "FULL, EQUAL, PROPORTIONAL or NONE with a schedule";
-                self.require(follows, "jitterType", format!("{:?}", spec.jitter), expected);
+                self.require(follows, "jitterType", spec.jitter.name(), expected);
             }
         }
     }
@@ -223,7 +223,7 @@ mod tests {
             budget.burst = 0;
             budget.window = Duration::from_millis(999);
             breaker.calls_min = 0;
-            breaker.cool_down = Duration::from_secs(61);
+            breaker.cool_down = Duration::from_secs(31);
         }
         shared.concurrency.retries_in_flight_max = 101;
         shared.concurrency.rate_per_second = Some(0);

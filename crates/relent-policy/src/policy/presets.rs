@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::flow::ConcurrencyLimits;
 use crate::jitter::Jitter;
 use crate::ratio::Ratio;
-use crate::time::Timestamp;
+use crate::time::{NANOS_PER_MILLI, Timestamp, nanos};
 
 const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const INITIAL_DELAY: Duration = SECOND;
@@ -223,11 +223,11 @@ fn scheduled(id: &str, max_attempts: u32, secs: &[u64]) -> PolicySpec {
     }
 }
 
-/// The cap that leaves a schedule its whole spread.
+/// The cap that leaves a schedule its whole spread, in whole milliseconds.
 pub(crate) fn roof_of(schedule: &[Duration], ratio: Ratio) -> Duration {
     let longest = schedule.iter().max().copied().unwrap_or(Duration::ZERO);
-    let thousandths = 1_000_u32.saturating_add(ratio.thousandths());
-    longest.saturating_mul(thousandths) / 1_000
+    let spread = ratio.of(nanos(longest));
+    Duration::from_millis(nanos(longest).saturating_add(spread).div_ceil(NANOS_PER_MILLI))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ const INITIAL_DELAY_MIN: Duration = Duration::from_millis(10);
 fn backoff(spec: &PolicySpec, found: &mut Found) {
     let webhook = spec.context == Context::Webhook;
     let expected = if webhook { "EXPONENTIAL or SCHEDULE" } else { "EXPONENTIAL" };
-    let kind = |got: &'static str| move || Problem::new("backoff", got, expected);
+    let kind = || Problem::new("backoff", spec.backoff.name(), expected);
     match &spec.backoff {
         Backoff::Exponential { initial, multiplier } => {
             found.unless(
@@ -66,10 +66,11 @@ fn backoff(spec: &PolicySpec, found: &mut Found) {
                 "let each delay grow; the default is 2",
             );
         }
-        Backoff::Linear { .. } => found.unless(false, Rule::R1, kind("LINEAR"), "use EXPONENTIAL"),
-        Backoff::Fixed { .. } => found.unless(false, Rule::R1, kind("FIXED"), "use EXPONENTIAL"),
+        Backoff::Linear { .. } | Backoff::Fixed { .. } => {
+            found.unless(false, Rule::R1, kind, "use EXPONENTIAL");
+        }
         Backoff::Schedule(delays) => {
-            found.unless(webhook, Rule::R1, kind("SCHEDULE"), "use EXPONENTIAL");
+            found.unless(webhook, Rule::R1, kind, "use EXPONENTIAL");
             let increasing = delays.windows(2).all(|pair| pair[0] < pair[1]);
             let starts = delays.first().is_none_or(|first| *first >= INITIAL_DELAY_MIN);
             found.unless(
@@ -92,16 +93,13 @@ fn backoff(spec: &PolicySpec, found: &mut Found) {
 fn jitter(spec: &PolicySpec, found: &mut Found) {
     let scheduled =
         matches!(spec.backoff, Backoff::Schedule(_)) && spec.context == Context::Webhook;
-    let (keeps, got) = match spec.jitter {
-        Jitter::Full => (true, "FULL"),
-        Jitter::Decorrelated => (true, "DECORRELATED"),
-        Jitter::Proportional { .. } => (scheduled, "PROPORTIONAL"),
-        Jitter::Equal => (false, "EQUAL"),
-        Jitter::Additive => (false, "ADDITIVE"),
-        Jitter::None => (false, "NONE"),
+    let keeps = match spec.jitter {
+        Jitter::Full | Jitter::Decorrelated => true,
+        Jitter::Proportional { .. } => scheduled,
+        Jitter::Equal | Jitter::Additive | Jitter::None => false,
     };
     let expected = if scheduled { "FULL or PROPORTIONAL" } else { "FULL or DECORRELATED" };
-    let problem = || Problem::new("jitterType", got, expected);
+    let problem = || Problem::new("jitterType", spec.jitter.name(), expected);
     found.unless(keeps, Rule::R1, problem, "use FULL");
 }
 
@@ -163,8 +161,7 @@ fn idempotency(spec: &PolicySpec, found: &mut Found) {
 const BUDGET_RATIO_MAX: Ratio = Ratio::from_thousandths(200);
 const BUDGET_WINDOW_MAX: Duration = Duration::from_secs(30);
 const BURST_MAX: u32 = 10;
-/// Retries a second that a floor may grant.
-const FLOOR_RATE_MAX: u64 = 10;
+const FLOOR_MAX: u32 = 10;
 
 fn budget(spec: &PolicySpec, found: &mut Found) {
     let Some(budget) = &spec.budget else {
@@ -180,16 +177,8 @@ fn budget(spec: &PolicySpec, found: &mut Found) {
     found.unless(budget.window <= BUDGET_WINDOW_MAX, Rule::R7, window, fix);
     let burst = || Problem::new("budget.burst", budget.burst, "at most 10");
     found.unless(budget.burst <= BURST_MAX, Rule::R7, burst, fix);
-    let floor_max = FLOOR_RATE_MAX.saturating_mul(millis(budget.floor_window)) / 1_000;
-    let small = u64::from(budget.floor_retries) <= floor_max.min(FLOOR_RATE_MAX);
-    let floor = || {
-        Problem::new(
-            "budget.floorRetries",
-            budget.floor_retries,
-            format!("at most {}", floor_max.min(FLOOR_RATE_MAX)),
-        )
-    };
-    found.unless(small, Rule::R7, floor, fix);
+    let floor = || Problem::new("budget.floorRetries", budget.floor_retries, "at most 10");
+    found.unless(budget.floor_retries <= FLOOR_MAX, Rule::R7, floor, fix);
 }
 
 fn dead_letters(spec: &PolicySpec, found: &mut Found) {

@@ -105,7 +105,7 @@ fn scramble(value: &mut Value, numbers: &mut impl Iterator<Item = u64>) {
                 match value {
                     Value::Number(_) if small => *value = u32::MAX.into(),
                     Value::Number(_) if key == "failuresInARow" || key == "trips" => {
-                        *value = 255.into()
+                        *value = 255.into();
                     }
                     value => scramble(value, numbers),
                 }
