@@ -10,13 +10,13 @@ use crate::time::{NANOS_PER_SEC, Timestamp};
 ///
 /// # Default
 ///
-/// - 100 in flight, of which 20 may be retries
+/// - 1,000 in flight, of which 200 may be retries
 /// - no rate limit
 ///
 /// ```
 /// use relent_policy::ConcurrencyLimits;
 ///
-/// assert_eq!(ConcurrencyLimits::default().retries_in_flight_max, 20);
+/// assert_eq!(ConcurrencyLimits::default().retries_in_flight_max, 200);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConcurrencyLimits {
@@ -30,7 +30,7 @@ pub struct ConcurrencyLimits {
 
 impl Default for ConcurrencyLimits {
     fn default() -> ConcurrencyLimits {
-        ConcurrencyLimits { in_flight_max: 100, retries_in_flight_max: 20, rate_per_second: None }
+        ConcurrencyLimits { in_flight_max: 1_000, retries_in_flight_max: 200, rate_per_second: None }
     }
 }
 

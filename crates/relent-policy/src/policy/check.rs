@@ -225,7 +225,7 @@ mod tests {
             breaker.calls_min = 0;
             breaker.cool_down = Duration::from_secs(31);
         }
-        shared.concurrency.retries_in_flight_max = 101;
+        shared.concurrency.retries_in_flight_max = 1_001;
         shared.concurrency.rate_per_second = Some(0);
         let mut limited = PolicySpec::decision_matrix();
         limited.class_limits[1].failures = limited.class_limits[0].failures.clone();
