@@ -1,0 +1,361 @@
+//! One call from its first attempt to its end: the five steps, without the sending and sleeping.
+//!
+//! ```text
+//! 1 admit    lane.admit()          breaker, concurrency, rate
+//! 2 send                           the caller's part
+//! 3 decide   policy::decide(..)    on what came back
+//! 4 wait                           the driver's part: async, blocking, or somebody's own loop
+//! 5 tell     observers             what happened, and why
+//! ```
+//!
+//! Dropping a call at any point gives back what it holds: its place among the attempts in flight
+//! and the retry that was counted for it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use relent_policy::{
+    Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop, Outcome, Pass, Refusal,
+    Repeatable, Reservation, Timestamp, Turn, Ungated, WaitReason, decide,
+};
+
+use crate::attempt::{Attempt, CallKey};
+use crate::clock::{Clock, Sleep};
+use crate::error::Report;
+use crate::observe::{AttemptEvent, GiveUpEvent};
+use crate::retrier::Inner;
+
+/// A call under way.
+pub(crate) struct Call<'c, C: Clock> {
+    inner: &'c Inner<C>,
+    options: &'c Options<'c>,
+    /// Read when it is first needed: a call without shared state that succeeds at once needs none.
+    created_at: Option<Timestamp>,
+    history: Option<History>,
+    attempts: u32,
+    attempt_started_at: Option<Timestamp>,
+    previous: Option<FailureKind>,
+    pass: Option<Pass>,
+    reservation: Option<Reservation>,
+}
+
+/// What a caller says about a call.
+#[derive(Debug, Default)]
+pub(crate) struct Options<'o> {
+    pub(crate) declared: Repeatable,
+    pub(crate) key: CallKey,
+    pub(crate) deadline: Deadline,
+    pub(crate) hop: Option<Hop>,
+    pub(crate) correlation_id: Option<Cow<'o, str>>,
+}
+
+/// The caller's own deadline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Deadline {
+    #[default]
+    None,
+    At(Timestamp),
+    In(Duration),
+}
+
+impl Deadline {
+    fn is_some(self) -> bool {
+        !matches!(self, Deadline::None)
+    }
+}
+
+/// What comes after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Done,
+    RetryIn(Duration),
+    GiveUp(GiveUpReason),
+}
+
+/// Why an attempt does not start now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotNow {
+    Wait(Duration),
+    Refused(Refusal),
+}
+
+impl<'c, C: Clock> Call<'c, C> {
+    #[inline]
+    pub(crate) fn new(inner: &'c Inner<C>, options: &'c Options<'c>) -> Call<'c, C> {
+        Call {
+            inner,
+            options,
+            created_at: None,
+            history: None,
+            attempts: 0,
+            attempt_started_at: None,
+            previous: None,
+            pass: None,
+            reservation: None,
+        }
+    }
+
+    /// Step 1: asks to start the next attempt.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> Result<Attempt<'c>, NotNow> {
+        if let Some(lane) = &self.inner.lane {
+            let now = self.inner.clock.now();
+            self.created_at.get_or_insert(now);
+            self.attempt_started_at = Some(now);
+            let turn = Turn::of_attempt(self.attempts + 1);
+            match lane.lock().admit(turn, now) {
+                Ok(pass) => self.pass = Some(pass),
+                Err(refusal) => return Err(self.refused(refusal, now)),
+            }
+            // The retry is being sent: what was counted for it is spent.
+            self.reservation = None;
+        } else if self.created_at.is_some() || self.options.deadline.is_some() {
+            let now = self.inner.clock.now();
+            self.created_at.get_or_insert(now);
+            self.attempt_started_at = Some(now);
+        }
+        self.attempts += 1;
+        Ok(self.attempt())
+    }
+
+    /// A rate limit says when to come back; everything else is an answer.
+    #[cold]
+    fn refused(&self, refusal: Refusal, now: Timestamp) -> NotNow {
+        match refusal {
+            Refusal::RateLimited { until } if until < self.deadline() => {
+                NotNow::Wait(until.saturating_since(now))
+            }
+            refusal => NotNow::Refused(refusal),
+        }
+    }
+
+    fn attempt(&self) -> Attempt<'c> {
+        let policy = &self.inner.policy;
+        let timeout = policy.spec().attempt_timeout;
+        let (timeout, deadline_at) = match self.attempt_started_at {
+            None => (timeout, Timestamp::MAX),
+            Some(now) => {
+                let deadline = self.deadline();
+                (timeout.min(deadline.saturating_since(now)), deadline)
+            }
+        };
+        Attempt {
+            number: self.attempts,
+            max: policy.max_attempts(),
+            timeout,
+            deadline_at,
+            previous: self.previous,
+            key: &self.options.key,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// When the attempt started, if that is known.
+    #[inline]
+    pub(crate) fn started_at(&self) -> Option<Timestamp> {
+        self.attempt_started_at
+    }
+
+    /// Learns that the attempt did not end at once. For a call without shared state this is the
+    /// moment its time begins to count.
+    pub(crate) fn pended(&mut self) {
+        if self.attempt_started_at.is_none() {
+            let now = self.inner.clock.now();
+            self.created_at.get_or_insert(now);
+            self.attempt_started_at = Some(now);
+        }
+    }
+
+    /// Step 3 for a success that came at once: nothing took any time, so the clock is not read.
+    #[inline]
+    pub(crate) fn succeeded_at_once(&mut self) {
+        if let (Some(lane), Some(pass)) = (&self.inner.lane, self.pass.take()) {
+            let now = self.attempt_started_at.unwrap_or(Timestamp::ZERO);
+            lane.lock().finish(pass, &Outcome::Success, now, 0);
+        }
+        if self.inner.is_observed() {
+            self.tell_success();
+        }
+    }
+
+    #[cold]
+    fn tell_success(&self) {
+        let now = self.inner.clock.now();
+        self.tell(&Outcome::Success, None, now, now);
+    }
+
+    /// Steps 3 and 5: what to do after an attempt that came to this.
+    pub(crate) fn end(&mut self, outcome: &Outcome, now: Timestamp) -> Next {
+        let started_at = self.attempt_started_at.take().unwrap_or(now);
+        let roll = self.inner.roll(self.attempts);
+        let history = self.history();
+        let decision = self.decide(&history, outcome, now, roll);
+        let next = match decision {
+            Decision::Done => Next::Done,
+            Decision::GiveUp { because } => Next::GiveUp(because),
+            Decision::RetryAt { at, because, charge } => {
+                self.history = Some(history.charged(charge));
+                self.previous = failure_of(outcome);
+                let wait = at.saturating_since(now);
+                if self.inner.is_observed() {
+                    self.tell(outcome, Some((wait, because)), started_at, now);
+                }
+                return Next::RetryIn(wait);
+            }
+        };
+        if self.inner.is_observed() {
+            self.tell(outcome, None, started_at, now);
+            if let Next::GiveUp(because) = next {
+                self.tell_given_up(outcome, because, now);
+            }
+        }
+        next
+    }
+
+    fn decide(
+        &mut self,
+        history: &History,
+        outcome: &Outcome,
+        now: Timestamp,
+        roll: u64,
+    ) -> Decision {
+        let policy = &self.inner.policy;
+        let Some(lane) = &self.inner.lane else {
+            return decide(policy, history, outcome, &mut Ungated, now, roll);
+        };
+        let mut lane = lane.lock();
+        if let Some(pass) = self.pass.take() {
+            lane.finish(pass, outcome, now, roll);
+        }
+        let mut gates = lane.gates();
+        let decision = decide(policy, history, outcome, &mut gates, now, roll);
+        self.reservation = gates.into_reservation();
+        decision
+    }
+
+    /// The outcome of an attempt whose time ran out.
+    pub(crate) fn timed_out() -> Outcome {
+        Outcome::Failure(Failure::from(FailureKind::Fault(Fault::ResponseTimeout)))
+    }
+
+    /// Why a call that already failed goes no further when its next attempt is refused.
+    pub(crate) fn reason_of(refusal: Refusal) -> GiveUpReason {
+        match refusal {
+            Refusal::BreakerOpen { .. } => GiveUpReason::BreakerOpen,
+            Refusal::RateLimited { .. } => GiveUpReason::DeadlineWouldPass,
+            Refusal::Budget | Refusal::Concurrency => GiveUpReason::BudgetExhausted,
+        }
+    }
+
+    pub(crate) fn report(&self, now: Timestamp) -> Report {
+        let created_at = self.created_at.unwrap_or(now);
+        Report { attempts: self.attempts, elapsed: now.saturating_since(created_at) }
+    }
+
+    fn history(&mut self) -> History {
+        let now = self.created_at.unwrap_or_else(|| self.inner.clock.now());
+        self.created_at = Some(now);
+        let options = self.options;
+        let history = self.history.unwrap_or_else(|| {
+            // Only now is it known whether the operation asked for its key.
+            let hop = options.hop.unwrap_or_else(crate::hop::current);
+            History::start(now, options.key.repeatable(options.declared))
+                .with_deadline(self.own_deadline(now))
+                .with_hop(hop)
+        });
+        history.begin_attempt()
+    }
+
+    fn own_deadline(&self, created_at: Timestamp) -> Timestamp {
+        match self.options.deadline {
+            Deadline::None => Timestamp::MAX,
+            Deadline::At(at) => at,
+            Deadline::In(duration) => created_at + duration,
+        }
+    }
+
+    fn deadline(&self) -> Timestamp {
+        let Some(created_at) = self.created_at else { return Timestamp::MAX };
+        let policy = created_at + self.inner.policy.spec().total_budget;
+        policy.min(self.own_deadline(created_at))
+    }
+
+    #[cold]
+    fn tell(
+        &self,
+        outcome: &Outcome,
+        wait: Option<(Duration, WaitReason)>,
+        started_at: Timestamp,
+        now: Timestamp,
+    ) {
+        let event = AttemptEvent {
+            correlation_id: self.options.correlation_id.as_deref(),
+            service: &self.inner.service,
+            dependency: &self.inner.dependency,
+            policy: self.inner.policy.id(),
+            attempt: self.attempts,
+            max_attempts: self.inner.policy.max_attempts(),
+            wait: wait.map(|(wait, _)| wait),
+            wait_reason: wait.map(|(_, reason)| reason),
+            failure: failure_of(outcome),
+            idempotency_key: self.options.key.peek(),
+            took: now.saturating_since(started_at),
+            elapsed: self.report(now).elapsed,
+        };
+        self.inner.observers.iter().for_each(|observer| observer.attempt(&event));
+    }
+
+    #[cold]
+    fn tell_given_up(&self, outcome: &Outcome, because: GiveUpReason, now: Timestamp) {
+        let event = GiveUpEvent {
+            correlation_id: self.options.correlation_id.as_deref(),
+            service: &self.inner.service,
+            dependency: &self.inner.dependency,
+            policy: self.inner.policy.id(),
+            because,
+            failure: failure_of(outcome),
+            report: self.report(now),
+        };
+        self.inner.observers.iter().for_each(|observer| observer.gave_up(&event));
+    }
+}
+
+impl<C: Sleep> Call<'_, C> {
+    pub(crate) fn sleep(&self, duration: Duration) -> C::Sleep {
+        self.inner.clock.sleep(duration)
+    }
+}
+
+fn failure_of(outcome: &Outcome) -> Option<FailureKind> {
+    match outcome {
+        Outcome::Success => None,
+        Outcome::Failure(failure) => Some(failure.kind),
+    }
+}
+
+impl<C: Clock> Drop for Call<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.pass.is_some() || self.reservation.is_some() {
+            self.give_back();
+        }
+    }
+}
+
+impl<C: Clock> Call<'_, C> {
+    #[cold]
+    fn give_back(&mut self) {
+        let Some(lane) = &self.inner.lane else { return };
+        let now = self.inner.clock.now();
+        let mut lane = lane.lock();
+        if let Some(pass) = self.pass.take() {
+            lane.abandon(pass, now);
+        }
+        if let Some(reservation) = self.reservation.take() {
+            lane.release(reservation, now);
+        }
+    }
+}
