@@ -30,7 +30,11 @@ pub struct ConcurrencyLimits {
 
 impl Default for ConcurrencyLimits {
     fn default() -> ConcurrencyLimits {
-        ConcurrencyLimits { in_flight_max: 1_000, retries_in_flight_max: 200, rate_per_second: None }
+        ConcurrencyLimits {
+            in_flight_max: 1_000,
+            retries_in_flight_max: 200,
+            rate_per_second: None,
+        }
     }
 }
 

@@ -38,7 +38,11 @@ mod classify;
 mod error;
 mod judge;
 mod operation;
+#[cfg(feature = "reqwest-middleware")]
+pub mod reqwest_middleware;
 mod retrier;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use attempt::Attempt;
 pub use error::{CallError, GaveUp, Refused, Report, TimedOut};

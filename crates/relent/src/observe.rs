@@ -3,6 +3,11 @@
 //! The fields are the whole of it. There is no place for a body, a token or a URL, so none can leak;
 //! a failure is an enum, not a text that a server has written.
 
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod tracing;
+
 use std::time::Duration;
 
 use relent_policy::{FailureKind, GiveUpReason, WaitReason};

@@ -193,7 +193,6 @@ impl<C: Clock> Retrier<C> {
 
 impl<C: Clock> Operation<'_, C> {
     /// The call may be repeated as it is: reading, replacing, deleting.
-    #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.options.declared = Repeatable::Declared;
         self
@@ -207,42 +206,36 @@ impl<C: Clock> Operation<'_, C> {
     /// let retrier = Retrier::new("stock", Policy::sync_api());
     /// let _reading = retrier.operation().method("GET");
     /// ```
-    #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.options.declared = Repeatable::by_method(method, None);
         self
     }
 
     /// The call carries this idempotency key, instead of one made for it.
-    #[must_use]
     pub fn with_key(mut self, key: IdempotencyKey) -> Self {
         self.options.key = crate::attempt::CallKey::given(key);
         self
     }
 
     /// The call must have ended in this time; the policy's total time holds too.
-    #[must_use]
     pub fn deadline_in(mut self, duration: Duration) -> Self {
         self.options.deadline = Deadline::In(duration);
         self
     }
 
     /// The call must have ended by then; the policy's total time holds too.
-    #[must_use]
     pub fn deadline_at(mut self, at: Timestamp) -> Self {
         self.options.deadline = Deadline::At(at);
         self
     }
 
     /// Whether a layer above retries this call, if not as [`hop::within`](crate::hop::within) says.
-    #[must_use]
     pub fn hop(mut self, hop: Hop) -> Self {
         self.options.hop = Some(hop);
         self
     }
 
     /// What to tell related calls by in logs.
-    #[must_use]
     pub fn correlation_id(mut self, id: impl Into<Cow<'static, str>>) -> Self {
         self.options.correlation_id = Some(id.into());
         self

@@ -3,7 +3,20 @@
 
 mod calls;
 mod cancellation;
+mod conformance;
+#[cfg(all(feature = "tokio-postgres", feature = "rusqlite", feature = "sqlx"))]
+mod databases;
+#[cfg(all(feature = "reqwest", feature = "hyper"))]
+mod failures;
+#[cfg(all(feature = "tracing", feature = "metrics"))]
+mod observed;
 mod outage;
+#[cfg(feature = "reqwest-middleware")]
+mod reqwest_middleware;
+#[cfg(feature = "tonic")]
+mod tonic;
+#[cfg(feature = "tower")]
+mod tower;
 
 use std::io::{Error, ErrorKind};
 

@@ -1,0 +1,1 @@
+//! Walking an error's causes.
