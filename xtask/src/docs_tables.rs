@@ -160,6 +160,7 @@ fn the_table_of_fields_has_the_defaults_of_the_engine() {
 
 fn human(duration: Duration) -> String {
     match duration.as_secs() {
+        0 => format!("{} ms", duration.as_millis()),
         secs if secs % 3_600 == 0 => format!("{} h", secs / 3_600),
         secs if secs % 60 == 0 => format!("{} min", secs / 60),
         secs => format!("{secs} s"),

@@ -7,6 +7,7 @@
 mod backoff;
 mod breaker;
 mod budget;
+mod herd;
 mod jitter;
 mod plot;
 mod svg;
@@ -23,6 +24,7 @@ pub(crate) fn run(mode: Mode) -> Result<ExitCode> {
         ("backoff-ceilings.svg", backoff::picture()),
         ("breaker-ramp.svg", breaker::picture()),
         ("budget-outage.svg", budget::picture()),
+        ("herd.svg", herd::picture()),
         ("jitter-kinds.svg", jitter::picture()?),
     ];
     let files = files.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();

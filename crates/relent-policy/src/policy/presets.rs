@@ -57,7 +57,12 @@ impl PolicySpec {
     pub fn presets() -> Vec<PolicySpec> {
         let mut presets: Vec<PolicySpec> =
             Context::ALL.iter().copied().map(PolicySpec::of).collect();
-        presets.extend([PolicySpec::standard_webhooks(), PolicySpec::decision_matrix()]);
+        presets.extend([
+            PolicySpec::standard_webhooks(),
+            PolicySpec::database(),
+            PolicySpec::file(),
+            PolicySpec::decision_matrix(),
+        ]);
         presets
     }
 
@@ -125,6 +130,29 @@ impl PolicySpec {
         exponential(Context::GrpcUnary, 4, 30 * SECOND)
     }
 
+    /// For database calls: deadlocks and lost races pass quickly, so 3 retries from 50 ms on,
+    /// within 10 s.
+    ///
+    /// ```
+    /// # use core::time::Duration;
+    /// # use relent_policy::Policy;
+    /// assert_eq!(Policy::database().ceiling(3), Duration::from_millis(200));
+    /// ```
+    pub fn database() -> PolicySpec {
+        quick("database", 4, Duration::from_millis(50))
+    }
+
+    /// For files: a lock that somebody holds for a moment, 5 retries from 20 ms on, within 10 s.
+    ///
+    /// ```
+    /// # use core::time::Duration;
+    /// # use relent_policy::Policy;
+    /// assert_eq!(Policy::file().ceiling(5), Duration::from_millis(320));
+    /// ```
+    pub fn file() -> PolicySpec {
+        quick("file", 6, Duration::from_millis(20))
+    }
+
     /// A limit for each kind of failure: timeouts, 503 and refused connections 5 retries in 30 s,
     /// 429 3 in 60 s, 500 3 in 15 s, database deadlocks 3 in 10 s.
     ///
@@ -183,7 +211,8 @@ macro_rules! presets_of_policy {
 }
 
 presets_of_policy! {
-    sync_api async_event webhook standard_webhooks batch_item grpc_unary decision_matrix
+    sync_api async_event webhook standard_webhooks batch_item grpc_unary database file
+    decision_matrix
 }
 
 fn exponential(context: Context, max_attempts: u32, total_budget: Duration) -> PolicySpec {
@@ -208,6 +237,18 @@ fn exponential(context: Context, max_attempts: u32, total_budget: Duration) -> P
         dead_letter: context.needs_dead_letters(),
         assume_repeatable: false,
         waivers: Vec::new(),
+    }
+}
+
+/// For resources close by, which recover in milliseconds or not at all.
+fn quick(id: &str, max_attempts: u32, initial: Duration) -> PolicySpec {
+    PolicySpec {
+        policy_id: id.to_string(),
+        backoff: Backoff::Exponential { initial, multiplier: MULTIPLIER },
+        max_delay: SECOND,
+        attempt_timeout: 5 * SECOND,
+        connect_timeout: 2 * SECOND,
+        ..exponential(Context::SyncApi, max_attempts, 10 * SECOND)
     }
 }
 

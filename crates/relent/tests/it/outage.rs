@@ -1,6 +1,7 @@
 //! A thousand callers, a dependency that is down for eight seconds, and how its recovery looks.
 
 use std::cell::RefCell;
+use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
@@ -114,4 +115,21 @@ async fn with_a_fixed_delay_every_second_is_a_wave_of_the_whole_herd() {
     assert_eq!(recovery.recovered, CALLERS);
     assert_eq!(recovery.waves(), 9, "eight seconds, and the one that got through");
     assert_eq!(recovery.peak(), 1_000, "all of them in one tenth of a second");
+}
+
+/// The picture in `docs/pictures/herd.svg` is drawn from these numbers; `RELENT_BLESS=1` writes them
+/// anew.
+#[tokio::test(start_paused = true)]
+async fn the_picture_shows_what_was_measured() {
+    let (standard, fixed) = (outage(Policy::async_event()).await, outage(careless()).await);
+    let mut measured = String::from("tenth,standard,fixed\n");
+    for tenth in 0..400 {
+        let (standard, fixed) = (standard.per_tenth[tenth], fixed.per_tenth[tenth]);
+        writeln!(measured, "{tenth},{standard},{fixed}").unwrap();
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pictures/herd.csv");
+    if std::env::var_os("RELENT_BLESS").is_some() {
+        std::fs::write(path, &measured).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), measured);
 }
