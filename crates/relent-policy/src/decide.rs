@@ -118,6 +118,7 @@ give_up_reasons! {
     DeadlineWouldPass "deadline_would_pass" "The next attempt could not end before the deadline."
     BreakerOpen "breaker_open" "The dependency's breaker is open."
     BudgetExhausted "budget_exhausted" "The dependency's retry budget is spent."
+    LimitReached "limit_reached" "Too many attempts are in flight, or they start too fast."
 }
 
 /// What stands between a decision to retry and the retry: one dependency's shared state.
@@ -251,8 +252,7 @@ fn after_failure(
 
     match gates.reserve_retry(now, roll) {
         Ok(()) => {}
-        Err(Refusal::BreakerOpen { .. }) => return give_up(GiveUpReason::BreakerOpen),
-        Err(_) => return give_up(GiveUpReason::BudgetExhausted),
+        Err(refusal) => return give_up(refusal.into()),
     }
     let charge = if verdict.is_plain() { Charge::plain(backoff) } else { charge(verdict, backoff) };
     Decision::RetryAt { at, because, charge }
@@ -297,6 +297,16 @@ fn at_least(
 
 fn give_up(because: GiveUpReason) -> Decision {
     Decision::GiveUp { because }
+}
+
+impl From<Refusal> for GiveUpReason {
+    fn from(refusal: Refusal) -> GiveUpReason {
+        match refusal {
+            Refusal::Budget => GiveUpReason::BudgetExhausted,
+            Refusal::BreakerOpen { .. } => GiveUpReason::BreakerOpen,
+            Refusal::Concurrency | Refusal::RateLimited { .. } => GiveUpReason::LimitReached,
+        }
+    }
 }
 
 impl fmt::Display for WaitReason {

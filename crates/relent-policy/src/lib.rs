@@ -49,10 +49,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct ReadmeOfTheProject;
-
 mod backoff;
 mod breaker;
 mod budget;

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use relent_policy::{
-    Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop, Outcome, Pass, Refusal,
+    BreakerState, Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop, Outcome, Pass, Refusal,
     Repeatable, Reservation, Timestamp, Turn, Ungated, WaitReason, decide,
 };
 
@@ -125,7 +125,12 @@ impl<'c, C: Clock> Call<'c, C> {
             Refusal::RateLimited { until } if until < self.deadline() => {
                 NotNow::Wait(until.saturating_since(now))
             }
-            refusal => NotNow::Refused(refusal),
+            refusal => {
+                if self.inner.is_observed() {
+                    self.tell_given_up(self.previous, refusal.into(), now);
+                }
+                NotNow::Refused(refusal)
+            }
         }
     }
 
@@ -209,7 +214,7 @@ impl<'c, C: Clock> Call<'c, C> {
         if self.inner.is_observed() {
             self.tell(outcome, None, started_at, now);
             if let Next::GiveUp(because) = next {
-                self.tell_given_up(outcome, because, now);
+                self.tell_given_up(failure_of(outcome), because, now);
             }
         }
         next
@@ -239,15 +244,6 @@ impl<'c, C: Clock> Call<'c, C> {
     /// The outcome of an attempt whose time ran out.
     pub(crate) fn timed_out() -> Outcome {
         Outcome::Failure(Failure::from(FailureKind::Fault(Fault::ResponseTimeout)))
-    }
-
-    /// Why a call that already failed goes no further when its next attempt is refused.
-    pub(crate) fn reason_of(refusal: Refusal) -> GiveUpReason {
-        match refusal {
-            Refusal::BreakerOpen { .. } => GiveUpReason::BreakerOpen,
-            Refusal::RateLimited { .. } => GiveUpReason::DeadlineWouldPass,
-            Refusal::Budget | Refusal::Concurrency => GiveUpReason::BudgetExhausted,
-        }
     }
 
     pub(crate) fn report(&self, now: Timestamp) -> Report {
@@ -291,6 +287,7 @@ impl<'c, C: Clock> Call<'c, C> {
         started_at: Timestamp,
         now: Timestamp,
     ) {
+        let (budget_utilization_ratio, breaker) = self.gauges(now);
         let event = AttemptEvent {
             correlation_id: self.options.correlation_id.as_deref(),
             service: &self.inner.service,
@@ -304,20 +301,34 @@ impl<'c, C: Clock> Call<'c, C> {
             idempotency_key: self.options.key.peek(),
             took: now.saturating_since(started_at),
             elapsed: self.report(now).elapsed,
+            budget_utilization_ratio,
+            breaker,
         };
         self.inner.observers.iter().for_each(|observer| observer.attempt(&event));
     }
 
+    /// How much of the budget is spent, and the breaker's state.
+    fn gauges(&self, now: Timestamp) -> (Option<f64>, Option<BreakerState>) {
+        let Some(lane) = &self.inner.lane else { return (None, None) };
+        let lane = lane.lock();
+        let spent = lane.budget().copied().map(|mut budget| budget.utilization_ratio(now));
+        (spent, lane.breaker().map(|breaker| breaker.state(now)))
+    }
+
     #[cold]
-    fn tell_given_up(&self, outcome: &Outcome, because: GiveUpReason, now: Timestamp) {
+    fn tell_given_up(&self, failure: Option<FailureKind>, because: GiveUpReason, now: Timestamp) {
+        let (_, breaker) = self.gauges(now);
         let event = GiveUpEvent {
             correlation_id: self.options.correlation_id.as_deref(),
             service: &self.inner.service,
             dependency: &self.inner.dependency,
             policy: self.inner.policy.id(),
+            max_attempts: self.inner.policy.max_attempts(),
             because,
-            failure: failure_of(outcome),
+            failure,
+            idempotency_key: self.options.key.peek(),
             report: self.report(now),
+            breaker,
         };
         self.inner.observers.iter().for_each(|observer| observer.gave_up(&event));
     }

@@ -55,3 +55,7 @@ pub use relent_policy::{
     PolicySpec, Refusal, Timestamp,
 };
 pub use retrier::{Builder, Retrier};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeOfTheProject;

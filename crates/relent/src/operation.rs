@@ -199,7 +199,7 @@ impl<'o, C: Clock> Attempts<'o, C> {
                 Err(NotNow::Refused(refusal)) => {
                     self.state = match self.call.report(self.call.now()).attempts {
                         0 => State::Refused(refusal),
-                        _ => State::GivenUp(Call::<C>::reason_of(refusal)),
+                        _ => State::GivenUp(refusal.into()),
                     };
                     return None;
                 }
@@ -259,9 +259,9 @@ where
                 return match last {
                     None => Ended::Refused(refusal),
                     Some(Ended::With(result, _)) => {
-                        Ended::With(result, Some(Call::<C>::reason_of(refusal)))
+                        Ended::With(result, Some(refusal.into()))
                     }
-                    Some(_) => Ended::TimedOut(Call::<C>::reason_of(refusal)),
+                    Some(_) => Ended::TimedOut(refusal.into()),
                 };
             }
         };

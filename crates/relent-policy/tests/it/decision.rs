@@ -249,6 +249,7 @@ fn every_reason_to_stop_can_be_met() {
         (GiveUpReason::DeadlineWouldPass, fine, unavailable, None, 30),
         (GiveUpReason::BreakerOpen, fine, unavailable, open, 0),
         (GiveUpReason::BudgetExhausted, fine, unavailable, Some(Refusal::Budget), 0),
+        (GiveUpReason::LimitReached, fine, unavailable, Some(Refusal::Concurrency), 0),
     ];
     assert_eq!(cases.len(), GiveUpReason::ALL.len());
     for (because, history, outcome, refuse, secs) in cases {
