@@ -128,7 +128,7 @@ impl Fault {
         match code & 0xff {
             5 | 6 => Fault::DbBusy,
             19 => Fault::DbConstraint,
-            1 | 12 | 18 | 20 | 21 | 23 | 25 => Fault::DbQuery,
+            1 | 8 | 11 | 12 | 18 | 20 | 21 | 23 | 25 | 26 => Fault::DbQuery,
             14 => Fault::DbUnavailable,
             _ => Fault::Unknown,
         }

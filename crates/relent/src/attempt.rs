@@ -1,10 +1,10 @@
 //! What an operation may know about the attempt it is making.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use relent_policy::{FailureKind, IdempotencyKey, Repeatable, Timestamp};
-use uuid::Uuid;
+use relent_policy::{FailureKind, Timestamp};
+
+use crate::key::{CallId, CallKey, Keys};
 
 /// The attempt that is being made.
 ///
@@ -19,14 +19,15 @@ use uuid::Uuid;
 /// });
 /// assert_eq!(sent.unwrap(), "sent");
 /// ```
-#[derive(Debug)]
-pub struct Attempt<'call> {
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'r> {
     pub(crate) number: u32,
     pub(crate) max: u32,
     pub(crate) timeout: Duration,
     pub(crate) deadline_at: Timestamp,
     pub(crate) previous: Option<FailureKind>,
-    pub(crate) key: &'call CallKey,
+    pub(crate) call: CallId,
+    pub(crate) keys: &'r Keys,
 }
 
 impl Attempt<'_> {
@@ -59,54 +60,7 @@ impl Attempt<'_> {
     /// The call's idempotency key: a UUID made when it is first asked for, and the same on every
     /// attempt. Asking for it says that the operation carries it, and so may be repeated: send it
     /// as `Idempotency-Key`.
-    pub fn key(&self) -> &str {
-        self.key.get()
-    }
-}
-
-/// The idempotency key of one call, made at most once.
-#[derive(Debug, Default)]
-pub(crate) struct CallKey(OnceLock<KeyText>);
-
-#[derive(Debug)]
-enum KeyText {
-    Made([u8; 36]),
-    Given(IdempotencyKey),
-}
-
-impl CallKey {
-    pub(crate) fn given(key: IdempotencyKey) -> CallKey {
-        CallKey(OnceLock::from(KeyText::Given(key)))
-    }
-
-    /// What having a key (or not) says about repeating the call.
-    pub(crate) fn repeatable(&self, declared: Repeatable) -> Repeatable {
-        match (declared, self.0.get()) {
-            (Repeatable::No, Some(_)) => Repeatable::ByKey,
-            (declared, _) => declared,
-        }
-    }
-
-    pub(crate) fn peek(&self) -> Option<&str> {
-        self.0.get().map(KeyText::as_str)
-    }
-
-    fn get(&self) -> &str {
-        self.0.get_or_init(KeyText::make).as_str()
-    }
-}
-
-impl KeyText {
-    fn make() -> KeyText {
-        let mut text = [0; 36];
-        Uuid::new_v4().hyphenated().encode_lower(&mut text);
-        KeyText::Made(text)
-    }
-
-    fn as_str(&self) -> &str {
-        match self {
-            KeyText::Made(text) => std::str::from_utf8(text).expect("a UUID is ASCII"),
-            KeyText::Given(key) => key.as_str(),
-        }
+    pub fn key(&self) -> CallKey {
+        self.keys.ask(self.call)
     }
 }

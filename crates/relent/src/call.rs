@@ -15,20 +15,23 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use relent_policy::{
-    BreakerState, Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop, Outcome, Pass, Refusal,
-    Repeatable, Reservation, Timestamp, Turn, Ungated, WaitReason, decide,
+    BreakerState, Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop,
+    IdempotencyKey, Outcome, Pass, Refusal, Repeatable, Reservation, Timestamp, Turn, Ungated,
+    WaitReason, decide,
 };
 
-use crate::attempt::{Attempt, CallKey};
+use crate::attempt::Attempt;
 use crate::clock::{Clock, Sleep};
 use crate::error::Report;
+use crate::key::{CallId, CallKey};
 use crate::observe::{AttemptEvent, GiveUpEvent};
 use crate::retrier::Inner;
 
 /// A call under way.
-pub(crate) struct Call<'c, C: Clock> {
-    inner: &'c Inner<C>,
-    options: &'c Options<'c>,
+pub(crate) struct Call<'r, C: Clock> {
+    inner: &'r Inner<C>,
+    options: Options,
+    id: CallId,
     /// Read when it is first needed: a call without shared state that succeeds at once needs none.
     created_at: Option<Timestamp>,
     history: Option<History>,
@@ -41,12 +44,12 @@ pub(crate) struct Call<'c, C: Clock> {
 
 /// What a caller says about a call.
 #[derive(Debug, Default)]
-pub(crate) struct Options<'o> {
+pub(crate) struct Options {
     pub(crate) declared: Repeatable,
-    pub(crate) key: CallKey,
+    pub(crate) key: Option<IdempotencyKey>,
     pub(crate) deadline: Deadline,
     pub(crate) hop: Option<Hop>,
-    pub(crate) correlation_id: Option<Cow<'o, str>>,
+    pub(crate) correlation_id: Option<Cow<'static, str>>,
 }
 
 /// The caller's own deadline.
@@ -79,12 +82,17 @@ pub(crate) enum NotNow {
     Refused(Refusal),
 }
 
-impl<'c, C: Clock> Call<'c, C> {
+impl<'r, C: Clock> Call<'r, C> {
     #[inline]
-    pub(crate) fn new(inner: &'c Inner<C>, options: &'c Options<'c>) -> Call<'c, C> {
+    pub(crate) fn new(inner: &'r Inner<C>, options: Options) -> Call<'r, C> {
+        let id = CallId::next();
+        if let Some(key) = &options.key {
+            inner.keys.give(id, key);
+        }
         Call {
             inner,
             options,
+            id,
             created_at: None,
             history: None,
             attempts: 0,
@@ -97,13 +105,15 @@ impl<'c, C: Clock> Call<'c, C> {
 
     /// Step 1: asks to start the next attempt.
     #[inline]
-    pub(crate) fn begin(&mut self) -> Result<Attempt<'c>, NotNow> {
+    pub(crate) fn begin(&mut self) -> Result<Attempt<'r>, NotNow> {
         if let Some(lane) = &self.inner.lane {
             let now = self.inner.clock.now();
             self.created_at.get_or_insert(now);
             self.attempt_started_at = Some(now);
             let turn = Turn::of_attempt(self.attempts + 1);
-            match lane.lock().admit(turn, now) {
+            // Unlocked before observers hear of a refusal: they may look at the lane themselves.
+            let admitted = lane.lock().admit(turn, now);
+            match admitted {
                 Ok(pass) => self.pass = Some(pass),
                 Err(refusal) => return Err(self.refused(refusal, now)),
             }
@@ -134,7 +144,7 @@ impl<'c, C: Clock> Call<'c, C> {
         }
     }
 
-    fn attempt(&self) -> Attempt<'c> {
+    fn attempt(&self) -> Attempt<'r> {
         let policy = &self.inner.policy;
         let timeout = policy.spec().attempt_timeout;
         let (timeout, deadline_at) = match self.attempt_started_at {
@@ -150,7 +160,8 @@ impl<'c, C: Clock> Call<'c, C> {
             timeout,
             deadline_at,
             previous: self.previous,
-            key: &self.options.key,
+            call: self.id,
+            keys: &self.inner.keys,
         }
     }
 
@@ -254,15 +265,18 @@ impl<'c, C: Clock> Call<'c, C> {
     fn history(&mut self) -> History {
         let now = self.created_at.unwrap_or_else(|| self.inner.clock.now());
         self.created_at = Some(now);
-        let options = self.options;
         let history = self.history.unwrap_or_else(|| {
             // Only now is it known whether the operation asked for its key.
-            let hop = options.hop.unwrap_or_else(crate::hop::current);
-            History::start(now, options.key.repeatable(options.declared))
+            let hop = self.options.hop.unwrap_or_else(crate::hop::current);
+            History::start(now, self.inner.keys.repeatable(self.id, self.options.declared))
                 .with_deadline(self.own_deadline(now))
                 .with_hop(hop)
         });
         history.begin_attempt()
+    }
+
+    fn key(&self) -> Option<CallKey> {
+        self.inner.keys.get(self.id)
     }
 
     fn own_deadline(&self, created_at: Timestamp) -> Timestamp {
@@ -288,6 +302,7 @@ impl<'c, C: Clock> Call<'c, C> {
         now: Timestamp,
     ) {
         let (budget_utilization_ratio, breaker) = self.gauges(now);
+        let key = self.key();
         let event = AttemptEvent {
             correlation_id: self.options.correlation_id.as_deref(),
             service: &self.inner.service,
@@ -298,7 +313,7 @@ impl<'c, C: Clock> Call<'c, C> {
             wait: wait.map(|(wait, _)| wait),
             wait_reason: wait.map(|(_, reason)| reason),
             failure: failure_of(outcome),
-            idempotency_key: self.options.key.peek(),
+            idempotency_key: key.as_deref(),
             took: now.saturating_since(started_at),
             elapsed: self.report(now).elapsed,
             budget_utilization_ratio,
@@ -317,7 +332,7 @@ impl<'c, C: Clock> Call<'c, C> {
 
     #[cold]
     fn tell_given_up(&self, failure: Option<FailureKind>, because: GiveUpReason, now: Timestamp) {
-        let (_, breaker) = self.gauges(now);
+        let key = self.key();
         let event = GiveUpEvent {
             correlation_id: self.options.correlation_id.as_deref(),
             service: &self.inner.service,
@@ -326,9 +341,8 @@ impl<'c, C: Clock> Call<'c, C> {
             max_attempts: self.inner.policy.max_attempts(),
             because,
             failure,
-            idempotency_key: self.options.key.peek(),
+            idempotency_key: key.as_deref(),
             report: self.report(now),
-            breaker,
         };
         self.inner.observers.iter().for_each(|observer| observer.gave_up(&event));
     }
@@ -353,6 +367,7 @@ impl<C: Clock> Drop for Call<'_, C> {
         if self.pass.is_some() || self.reservation.is_some() {
             self.give_back();
         }
+        self.inner.keys.forget(self.id);
     }
 }
 

@@ -19,6 +19,8 @@ mod reqwest;
 mod rusqlite;
 #[cfg(feature = "sqlx")]
 mod sqlx;
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx"))]
+mod tls;
 #[cfg(feature = "tonic")]
 pub(crate) mod tonic;
 

@@ -18,7 +18,7 @@ pub const RETRY_MAX_ATTEMPTS: &str = "retry-max-attempts";
 /// The header that carries an idempotency key.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const ENVOY_ATTEMPT_COUNT: &str = "x-envoy-attempt-count";
-const GRPC_PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
+pub(crate) const GRPC_PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
 
 /// Whether an incoming request is itself a retry, by its headers. `header` looks one up by its
 /// lower-case name.
@@ -67,6 +67,13 @@ pub(crate) fn current() -> Hop {
 /// ```
 pub fn within<F: Future>(hop: Hop, future: F) -> Within<F> {
     Within { hop, future: Box::pin(future) }
+}
+
+/// [`within`] for what happens before there is a future.
+#[cfg(feature = "tower")]
+pub(crate) fn entered<T>(hop: Hop, action: impl FnOnce() -> T) -> T {
+    let _restored = Restore(CURRENT.replace(hop));
+    action()
 }
 
 /// The future of [`within`].

@@ -11,7 +11,7 @@
 //! # async fn charge(_key: &str) -> std::io::Result<u32> { Ok(100) }
 //!
 //! // The attempt's key makes the call repeatable: the same UUID goes out on every attempt.
-//! let charged = payments.call(async |attempt| charge(attempt.key()).await).await?;
+//! let charged = payments.call(async |attempt| charge(&attempt.key()).await).await?;
 //! # assert_eq!(charged, 100);
 //! # Ok(())
 //! # }
@@ -37,6 +37,7 @@ mod call;
 mod classify;
 mod error;
 mod judge;
+mod key;
 mod operation;
 #[cfg(feature = "reqwest-middleware")]
 pub mod reqwest_middleware;
@@ -48,6 +49,7 @@ pub use attempt::Attempt;
 pub use error::{CallError, GaveUp, Refused, Report, TimedOut};
 pub use hop::IDEMPOTENCY_KEY;
 pub use judge::{Classify, Judge, permanent, retryable};
+pub use key::CallKey;
 pub use operation::{Attempts, Operation};
 pub use relent_policy;
 pub use relent_policy::{
@@ -59,3 +61,11 @@ pub use retrier::{Builder, Retrier};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeOfTheProject;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/library.md")]
+struct Guide;

@@ -36,7 +36,7 @@ use crate::retrier::{Inner, Retrier};
 #[must_use = "nothing is called before `call`, `run` or `attempts`"]
 pub struct Operation<'r, C: Clock = DefaultClock> {
     pub(crate) inner: &'r Inner<C>,
-    pub(crate) options: Options<'r>,
+    pub(crate) options: Options,
 }
 
 impl<C: Clock> std::fmt::Debug for Operation<'_, C> {
@@ -46,7 +46,7 @@ impl<C: Clock> std::fmt::Debug for Operation<'_, C> {
 }
 
 /// How a driven call ended.
-enum Ended<R> {
+pub(crate) enum Ended<R> {
     /// With a result: a success, or what the last attempt came to and why there is no further one.
     With(R, Option<GiveUpReason>),
     /// Without one: the last attempt's time ran out.
@@ -55,9 +55,23 @@ enum Ended<R> {
     Refused(Refusal),
 }
 
+#[cfg(feature = "tower")]
+impl<R> Ended<R> {
+    pub(crate) fn map<T>(self, change: impl FnOnce(R) -> T) -> Ended<T> {
+        match self {
+            Ended::With(result, because) => Ended::With(change(result), because),
+            Ended::TimedOut(because) => Ended::TimedOut(because),
+            Ended::Refused(refusal) => Ended::Refused(refusal),
+        }
+    }
+}
+
 impl<C: Sleep> Retrier<C> {
     /// Makes the call, and makes it again as long as the policy allows. The operation is repeatable
     /// if it asks for the attempt's key.
+    ///
+    /// `async |attempt| …` is what to pass. One that changes what it has captured needs another form,
+    /// because its attempts may not borrow from each other: `|attempt| { count += 1; async move { … } }`.
     ///
     /// An `Ok` that holds an HTTP response with a failing status is retried like an error; if it is
     /// given up, that response is returned as it is.
@@ -65,28 +79,34 @@ impl<C: Sleep> Retrier<C> {
     /// # Errors
     ///
     /// The last attempt's error, with how often and why; or that there was no attempt.
-    pub async fn call<T, E, F>(&self, operation: F) -> Result<T, CallError<E>>
+    pub async fn call<'r, T, E, F>(
+        &'r self,
+        operation: impl FnMut(Attempt<'r>) -> F,
+    ) -> Result<T, CallError<E>>
     where
-        F: AsyncFnMut(&Attempt<'_>) -> Result<T, E>,
+        F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
         self.operation().call(operation).await
     }
 }
 
-impl<C: Sleep> Operation<'_, C> {
+impl<'r, C: Sleep> Operation<'r, C> {
     /// Makes the call, and makes it again as long as the policy allows.
     ///
     /// # Errors
     ///
     /// The last attempt's error, with how often and why; or that there was no attempt.
-    pub async fn call<T, E, F>(self, operation: F) -> Result<T, CallError<E>>
+    pub async fn call<T, E, F>(
+        self,
+        operation: impl FnMut(Attempt<'r>) -> F,
+    ) -> Result<T, CallError<E>>
     where
-        F: AsyncFnMut(&Attempt<'_>) -> Result<T, E>,
+        F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        let mut call = Call::new(self.inner, &self.options);
-        let ended = drive(&mut call, operation).await;
+        let mut call = Call::new(self.inner, self.options);
+        let ended = drive(&mut call, operation, |result| result).await;
         conclude(&call, self.inner, ended)
     }
 }
@@ -100,7 +120,7 @@ impl<C: Clock> Retrier<C> {
     /// The last attempt's error, with how often and why; or that there was no attempt.
     pub fn run<T, E>(
         &self,
-        operation: impl FnMut(&Attempt<'_>) -> Result<T, E>,
+        operation: impl FnMut(Attempt<'_>) -> Result<T, E>,
     ) -> Result<T, CallError<E>>
     where
         Result<T, E>: Judge,
@@ -109,7 +129,7 @@ impl<C: Clock> Retrier<C> {
     }
 }
 
-impl<C: Clock> Operation<'_, C> {
+impl<'r, C: Clock> Operation<'r, C> {
     /// [`call`](Operation::call) for code that blocks.
     ///
     /// # Errors
@@ -117,15 +137,16 @@ impl<C: Clock> Operation<'_, C> {
     /// The last attempt's error, with how often and why; or that there was no attempt.
     pub fn run<T, E>(
         self,
-        mut operation: impl FnMut(&Attempt<'_>) -> Result<T, E>,
+        mut operation: impl FnMut(Attempt<'_>) -> Result<T, E>,
     ) -> Result<T, CallError<E>>
     where
         Result<T, E>: Judge,
     {
+        let inner = self.inner;
         let mut attempts = self.attempts();
         let mut last = None;
         while let Some(attempt) = attempts.next() {
-            let result = operation(&attempt);
+            let result = operation(attempt);
             last = Some(attempts.record(result));
         }
         let ended = match (last, attempts.state) {
@@ -134,7 +155,7 @@ impl<C: Clock> Operation<'_, C> {
             (None, State::Refused(refusal)) => Ended::Refused(refusal),
             (None, _) => unreachable!("without an attempt there was a refusal"),
         };
-        conclude(&attempts.call, self.inner, ended)
+        conclude(&attempts.call, inner, ended)
     }
 
     /// The call's attempts, one by one, for people who keep their own loop. Between two of them
@@ -145,24 +166,23 @@ impl<C: Clock> Operation<'_, C> {
     ///
     /// # fn read() -> std::io::Result<String> { Ok("text".into()) }
     /// let disk = Retrier::new("disk", Policy::batch_item());
-    /// let operation = disk.repeatable();
-    /// let mut attempts = operation.attempts();
+    /// let mut attempts = disk.repeatable().attempts();
     /// let mut text = None;
     /// while let Some(_attempt) = attempts.next() {
     ///     text = Some(attempts.record(read()));
     /// }
     /// assert_eq!(text.unwrap().unwrap(), "text");
     /// ```
-    pub fn attempts(&self) -> Attempts<'_, C> {
-        Attempts { call: Call::new(self.inner, &self.options), state: State::Ready(Duration::ZERO) }
+    pub fn attempts(self) -> Attempts<'r, C> {
+        Attempts { call: Call::new(self.inner, self.options), state: State::Ready(Duration::ZERO) }
     }
 }
 
 /// The attempts of a call that somebody drives in a loop of their own: take the
 /// [`next`](Attempts::next), make it, [`record`](Attempts::record) what came of it, until there is
 /// none.
-pub struct Attempts<'o, C: Clock = DefaultClock> {
-    call: Call<'o, C>,
+pub struct Attempts<'r, C: Clock = DefaultClock> {
+    call: Call<'r, C>,
     state: State,
 }
 
@@ -175,14 +195,14 @@ enum State {
     Refused(Refusal),
 }
 
-impl<'o, C: Clock> Attempts<'o, C> {
+impl<'r, C: Clock> Attempts<'r, C> {
     /// The next attempt, after its wait; `None` when the call has ended. An attempt that is not
     /// recorded ends the call.
     #[expect(
         clippy::should_implement_trait,
         reason = "recording needs the attempts back in between"
     )]
-    pub fn next(&mut self) -> Option<Attempt<'o>> {
+    pub fn next(&mut self) -> Option<Attempt<'r>> {
         let State::Ready(wait) = self.state else { return None };
         let mut wait = wait;
         loop {
@@ -241,11 +261,18 @@ impl<C: Clock> std::fmt::Debug for Attempts<'_, C> {
     }
 }
 
-async fn drive<C, R, F>(call: &mut Call<'_, C>, mut operation: F) -> Ended<R>
+/// Makes the attempts and the waits between them. What an attempt came to is kept during the wait
+/// that follows, for the case that the next one is refused; `lighten` may drop what is too heavy to
+/// be kept so long.
+pub(crate) async fn drive<'r, C, R, F>(
+    call: &mut Call<'r, C>,
+    mut operation: impl FnMut(Attempt<'r>) -> F,
+    lighten: impl Fn(R) -> R,
+) -> Ended<R>
 where
     C: Sleep,
     R: Judge,
-    F: AsyncFnMut(&Attempt<'_>) -> R,
+    F: Future<Output = R>,
 {
     let mut last = None;
     loop {
@@ -258,18 +285,15 @@ where
             Err(NotNow::Refused(refusal)) => {
                 return match last {
                     None => Ended::Refused(refusal),
-                    Some(Ended::With(result, _)) => {
-                        Ended::With(result, Some(refusal.into()))
-                    }
+                    Some(Ended::With(result, _)) => Ended::With(result, Some(refusal.into())),
                     Some(_) => Ended::TimedOut(refusal.into()),
                 };
             }
         };
-        let (result, pended) = in_time(call, &attempt, operation(&attempt)).await;
+        let (result, pended) = in_time(call, attempt.timeout(), operation(attempt)).await;
         // What ended at once took no time: its start is its end, and the clock is not read again.
         let known = if pended { Some(call.now()) } else { call.started_at() };
-        let judge = |now| result.as_ref().map_or_else(Call::<C>::timed_out, |it: &R| it.judge(now));
-        let mut outcome = judge(known.unwrap_or(Timestamp::ZERO));
+        let mut outcome = judged::<C, R>(result.as_ref(), known.unwrap_or(Timestamp::ZERO));
         if outcome == Outcome::Success
             && !pended
             && let Some(result) = result
@@ -279,7 +303,7 @@ where
         }
         let now = known.unwrap_or_else(|| call.now());
         if known.is_none() {
-            outcome = judge(now);
+            outcome = judged::<C, R>(result.as_ref(), now);
         }
         match (call.end(&outcome, now), result) {
             (Next::Done, Some(result)) => return Ended::With(result, None),
@@ -289,7 +313,7 @@ where
             (Next::RetryIn(wait), result) => {
                 last = Some(
                     result.map_or(Ended::TimedOut(GiveUpReason::AttemptsExhausted), |result| {
-                        Ended::With(result, None)
+                        Ended::With(lighten(result), None)
                     }),
                 );
                 call.sleep(wait).await;
@@ -298,11 +322,18 @@ where
     }
 }
 
+/// What a result means. Not a closure in [`drive`]: it would hold a reference across the wait, and
+/// calls with results that are not `Sync` could not be spawned.
+#[inline]
+fn judged<C: Clock, R: Judge>(result: Option<&R>, now: Timestamp) -> Outcome {
+    result.map_or_else(Call::<C>::timed_out, |result| result.judge(now))
+}
+
 /// The future's result, or `None` if the attempt's time ran out first; and whether it took any time.
 /// A timer is armed only once the future has to wait for something.
-async fn in_time<C: Sleep, R>(
+pub(crate) async fn in_time<C: Sleep, R>(
     call: &mut Call<'_, C>,
-    attempt: &Attempt<'_>,
+    timeout: Duration,
     future: impl Future<Output = R>,
 ) -> (Option<R>, bool) {
     let mut future = pin!(future);
@@ -315,7 +346,7 @@ async fn in_time<C: Sleep, R>(
         if !pended {
             pended = true;
             call.pended();
-            timer.set(Some(call.sleep(attempt.timeout())));
+            timer.set(Some(call.sleep(timeout)));
         }
         match timer.as_mut().as_pin_mut() {
             Some(timer) => timer.poll(cx).map(|()| (None, true)),
@@ -325,7 +356,7 @@ async fn in_time<C: Sleep, R>(
     .await
 }
 
-fn conclude<T, E, C: Clock>(
+pub(crate) fn conclude<T, E, C: Clock>(
     call: &Call<'_, C>,
     inner: &Inner<C>,
     ended: Ended<Result<T, E>>,

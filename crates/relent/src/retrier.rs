@@ -10,6 +10,7 @@ use relent_policy::{Hop, IdempotencyKey, Lane, Policy, Repeatable, Timestamp, ro
 
 use crate::call::{Deadline, Options};
 use crate::clock::{Clock, DefaultClock};
+use crate::key::Keys;
 use crate::observe::Observer;
 use crate::operation::Operation;
 
@@ -26,7 +27,7 @@ use crate::operation::Operation;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), relent::CallError<std::io::Error>> {
 /// # async fn charge(_key: &str) -> std::io::Result<u32> { Ok(100) }
-/// let charged = PAYMENTS.call(async |attempt| charge(attempt.key()).await).await?;
+/// let charged = PAYMENTS.call(async |attempt| charge(&attempt.key()).await).await?;
 /// # assert_eq!(charged, 100);
 /// # Ok(())
 /// # }
@@ -43,6 +44,7 @@ pub(crate) struct Inner<C> {
     pub(crate) clock: C,
     pub(crate) observers: Vec<Box<dyn Observer>>,
     pub(crate) declared: Repeatable,
+    pub(crate) keys: Keys,
     seed: Option<Seed>,
 }
 
@@ -213,7 +215,7 @@ impl<C: Clock> Operation<'_, C> {
 
     /// The call carries this idempotency key, instead of one made for it.
     pub fn with_key(mut self, key: IdempotencyKey) -> Self {
-        self.options.key = crate::attempt::CallKey::given(key);
+        self.options.key = Some(key);
         self
     }
 
@@ -356,6 +358,7 @@ impl<C: Clock> Builder<C> {
             clock: self.clock,
             observers: self.observers,
             declared: self.declared,
+            keys: Keys::default(),
             seed: self.seed.map(|seed| Seed { seed, draws: AtomicU64::new(0) }),
         };
         Retrier { inner: Arc::new(inner) }

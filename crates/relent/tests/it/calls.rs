@@ -1,5 +1,6 @@
 //! What a call does: how often, how long, why it stops, and what comes back.
 
+use std::cell::{Cell, RefCell};
 use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,29 +20,29 @@ fn retrier() -> Retrier {
 
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_is_retried_until_it_succeeds() {
-    let mut failures = [ErrorKind::TimedOut, ErrorKind::ConnectionReset].into_iter();
-    let mut seen = Vec::new();
+    let failures = [ErrorKind::TimedOut, ErrorKind::ConnectionReset];
+    let seen = RefCell::new(Vec::new());
     let result = retrier()
         .repeatable()
         .call(async |attempt| {
-            seen.push((attempt.number(), attempt.previous().map(|kind| kind.to_string())));
-            failures.next().map_or(Ok(12), |kind| Err(error(kind)))
+            let previous = attempt.previous().map(|kind| kind.to_string());
+            seen.borrow_mut().push((attempt.number(), previous));
+            failures.get(attempt.number() as usize - 1).map_or(Ok(12), |kind| Err(error(*kind)))
         })
         .await;
     assert_eq!(result.unwrap(), 12);
     let io = |name: &str| Some(name.to_owned());
-    assert_eq!(seen, [(1, None), (2, io("io_timed_out")), (3, io("reset"))]);
+    assert_eq!(seen.into_inner(), [(1, None), (2, io("io_timed_out")), (3, io("reset"))]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_run_out_and_the_error_is_the_last_one() {
     let started = Instant::now();
-    let mut count = 0;
     let failed = retrier()
         .repeatable()
-        .call(async |_| {
-            count += 1;
-            Err::<(), _>(Error::new(ErrorKind::TimedOut, format!("number {count}")))
+        .call(async |attempt| {
+            let text = format!("number {}", attempt.number());
+            Err::<(), _>(Error::new(ErrorKind::TimedOut, text))
         })
         .await
         .unwrap_err();
@@ -59,28 +60,29 @@ async fn attempts_run_out_and_the_error_is_the_last_one() {
 
 #[tokio::test(start_paused = true)]
 async fn without_key_or_declaration_there_is_one_attempt_and_the_error_says_why() {
-    let mut count = 0;
+    let count = Cell::new(0);
     let failed = retrier()
-        .call(async |_| {
-            count += 1;
+        .call(async |attempt| {
+            count.set(attempt.number());
             Err::<(), _>(error(ErrorKind::TimedOut))
         })
         .await
         .unwrap_err();
-    assert_eq!(count, 1);
+    assert_eq!(count.get(), 1);
     assert_eq!(failed.because(), Some(GiveUpReason::UnsafeToRepeat));
 }
 
 #[tokio::test(start_paused = true)]
 async fn asking_for_the_key_makes_a_call_repeatable_and_the_key_stays() {
-    let mut keys = Vec::new();
+    let keys = RefCell::new(Vec::new());
     let failed = retrier()
         .call(async |attempt| {
-            keys.push(attempt.key().to_owned());
+            keys.borrow_mut().push(attempt.key());
             Err::<(), _>(error(ErrorKind::TimedOut))
         })
         .await
         .unwrap_err();
+    let keys = keys.into_inner();
     assert_eq!(failed.because(), Some(GiveUpReason::AttemptsExhausted));
     assert_eq!(keys.len(), 4);
     assert!(
@@ -88,18 +90,15 @@ async fn asking_for_the_key_makes_a_call_repeatable_and_the_key_stays() {
     );
 
     let given = IdempotencyKey::try_new("order-17").unwrap();
-    let key = retrier()
-        .with_key(given)
-        .call(async |attempt| Ok::<_, Error>(attempt.key().to_owned()))
-        .await;
-    assert_eq!(key.unwrap(), "order-17");
+    let key = retrier().with_key(given).call(async |attempt| Ok::<_, Error>(attempt.key())).await;
+    assert_eq!(key.unwrap().as_str(), "order-17");
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_calls_never_share_a_key() {
     let retrier = retrier();
     let key = async || {
-        let made = retrier.call(async |attempt| Ok::<_, Error>(attempt.key().to_owned())).await;
+        let made = retrier.call(async |attempt| Ok::<_, Error>(attempt.key())).await;
         made.unwrap()
     };
     assert_ne!(key().await, key().await);
@@ -107,16 +106,13 @@ async fn two_calls_never_share_a_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_not_repeated() {
-    let mut count = 0;
     let failed = retrier()
         .repeatable()
-        .call(async |_| {
-            count += 1;
-            Err::<(), _>(error(ErrorKind::NotFound))
-        })
+        .call(async |_| Err::<(), _>(error(ErrorKind::NotFound)))
         .await
         .unwrap_err();
-    assert_eq!((count, failed.because()), (1, Some(GiveUpReason::Permanent)));
+    assert_eq!(failed.report().attempts, 1);
+    assert_eq!(failed.because(), Some(GiveUpReason::Permanent));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,15 +154,16 @@ async fn no_sleep_passes_the_deadline() {
 async fn the_attempt_after_a_wait_gets_what_is_left_and_not_more() {
     // Without shared state there is no estimate of the call's time that would end it earlier.
     let retrier = Retrier::builder("stock").policy(Policy::sync_api()).ungated().build();
-    let mut timeouts = Vec::new();
+    let timeouts = RefCell::new(Vec::new());
     let _ = retrier
         .repeatable()
         .deadline_in(Duration::from_secs(12))
         .call(async |attempt| {
-            timeouts.push(attempt.timeout());
+            timeouts.borrow_mut().push(attempt.timeout());
             std::future::pending::<Result<(), Error>>().await
         })
         .await;
+    let timeouts = timeouts.into_inner();
     assert_eq!(timeouts[0], Duration::from_secs(10));
     assert!(timeouts[1] < Duration::from_secs(2), "{timeouts:?}");
 }
@@ -184,8 +181,13 @@ impl Classify for Limited {
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_waited_for_and_too_long_a_wish_ends_the_call_at_once() {
     let started = Instant::now();
-    let mut wishes = [Limited(Duration::from_secs(5))].into_iter();
-    let result = retrier().repeatable().call(async |_| wishes.next().map_or(Ok(()), Err)).await;
+    let result = retrier()
+        .repeatable()
+        .call(async |attempt| match attempt.number() {
+            1 => Err(Limited(Duration::from_secs(5))),
+            _ => Ok(()),
+        })
+        .await;
     assert!(result.is_ok());
     assert!((5_000..7_501).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
 
@@ -258,33 +260,32 @@ async fn one_seed_gives_one_schedule() {
     let schedule = async |seed| {
         let retrier = Retrier::builder("stock").policy(Policy::async_event()).seed(seed).build();
         let started = Instant::now();
-        let mut times = Vec::new();
+        let times = RefCell::new(Vec::new());
         let _ = retrier
             .repeatable()
             .call(async |_| {
-                times.push(started.elapsed());
+                times.borrow_mut().push(started.elapsed());
                 Err::<(), _>(error(ErrorKind::TimedOut))
             })
             .await;
-        times
+        times.into_inner()
     };
     assert_eq!(schedule(1).await, schedule(1).await);
     assert_ne!(schedule(1).await, schedule(2).await);
 }
 
 #[tokio::test]
-async fn calls_can_be_spawned() {
-    let retrier = retrier();
+async fn calls_that_borrow_and_carry_their_key_can_be_spawned() {
+    async fn post(client: &str, url: &str, key: &str) -> Result<String, Error> {
+        tokio::task::yield_now().await;
+        Ok(format!("{client} {url} {}", key.len()))
+    }
+    let (retrier, client, url) = (retrier(), "client".to_owned(), "url".to_owned());
     let task = tokio::spawn(async move {
-        retrier
-            .repeatable()
-            .call(async |attempt| {
-                tokio::task::yield_now().await;
-                Ok::<_, Error>(attempt.number())
-            })
-            .await
+        let url = url.as_str();
+        retrier.call(async |attempt| post(&client, url, &attempt.key()).await).await
     });
-    assert_eq!(task.await.unwrap().unwrap(), 1);
+    assert_eq!(task.await.unwrap().unwrap(), "client url 36");
 }
 
 #[test]
@@ -321,8 +322,7 @@ fn a_loop_of_ones_own_sees_every_attempt() {
         ..PolicySpec::sync_api()
     };
     let retrier = Retrier::new("disk", spec.build(Timestamp::ZERO).unwrap());
-    let operation = retrier.repeatable();
-    let mut attempts = operation.attempts();
+    let mut attempts = retrier.repeatable().attempts();
     let mut numbers = Vec::new();
     while let Some(attempt) = attempts.next() {
         numbers.push(attempt.number());

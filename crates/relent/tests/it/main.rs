@@ -13,6 +13,7 @@ mod observed;
 mod outage;
 #[cfg(feature = "reqwest-middleware")]
 mod reqwest_middleware;
+mod threads;
 #[cfg(feature = "tonic")]
 mod tonic;
 #[cfg(feature = "tower")]
