@@ -60,7 +60,7 @@ mod success {
     }
 
     #[divan::bench]
-    fn relent_on_the_systems_clock(bencher: Bencher) {
+    fn relent_run_on_the_systems_clock(bencher: Bencher) {
         let retrier = subjects::on_the_systems_clock();
         bench(bencher, subjects::relent_run(retrier));
     }

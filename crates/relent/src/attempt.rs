@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use relent_policy::{FailureKind, Timestamp};
 
+use crate::call::Deadline;
+use crate::clock::Clock;
+use crate::first::Held;
 use crate::key::{CallId, CallKey, Keys};
 
 /// The attempt that is being made.
@@ -30,7 +33,29 @@ pub struct Attempt<'r> {
     pub(crate) keys: &'r Keys,
 }
 
-impl Attempt<'_> {
+impl<'r> Attempt<'r> {
+    #[inline]
+    pub(crate) fn new<C: Clock>(
+        held: &Held<'r, C>,
+        number: u32,
+        previous: Option<FailureKind>,
+        created_at: Option<Timestamp>,
+        deadline: Deadline,
+    ) -> Attempt<'r> {
+        let policy = &held.inner.policy;
+        let timeout = policy.spec().attempt_timeout;
+        let (timeout, deadline_at) = match (created_at, held.started_at) {
+            (Some(created_at), Some(now)) => {
+                let deadline = deadline.or_of(policy, created_at);
+                (timeout.min(deadline.saturating_since(now)), deadline)
+            }
+            _ => (timeout, Timestamp::MAX),
+        };
+        let max = policy.max_attempts();
+        let (call, keys) = (held.id, &held.inner.keys);
+        Attempt { number, max, timeout, deadline_at, previous, call, keys }
+    }
+
     /// Which attempt this is, from 1.
     pub fn number(&self) -> u32 {
         self.number

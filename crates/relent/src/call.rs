@@ -16,29 +16,27 @@ use std::time::Duration;
 
 use relent_policy::{
     BreakerState, Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop,
-    IdempotencyKey, Outcome, Pass, Refusal, Repeatable, Reservation, Timestamp, Turn, Ungated,
+    IdempotencyKey, Outcome, Policy, Refusal, Repeatable, Reservation, Timestamp, Turn, Ungated,
     WaitReason, decide,
 };
 
 use crate::attempt::Attempt;
 use crate::clock::{Clock, Sleep};
 use crate::error::Report;
-use crate::key::{CallId, CallKey};
+use crate::first::Held;
+use crate::key::CallKey;
 use crate::observe::{AttemptEvent, GiveUpEvent};
 use crate::retrier::Inner;
 
 /// A call under way.
 pub(crate) struct Call<'r, C: Clock> {
-    inner: &'r Inner<C>,
+    held: Held<'r, C>,
     options: Options,
-    id: CallId,
     /// Read when it is first needed: a call without shared state that succeeds at once needs none.
     created_at: Option<Timestamp>,
     history: Option<History>,
     attempts: u32,
-    attempt_started_at: Option<Timestamp>,
     previous: Option<FailureKind>,
-    pass: Option<Pass>,
     reservation: Option<Reservation>,
 }
 
@@ -62,8 +60,22 @@ pub(crate) enum Deadline {
 }
 
 impl Deadline {
-    fn is_some(self) -> bool {
+    pub(crate) fn is_some(self) -> bool {
         !matches!(self, Deadline::None)
+    }
+
+    fn at(self, created_at: Timestamp) -> Timestamp {
+        match self {
+            Deadline::None => Timestamp::MAX,
+            Deadline::At(at) => at,
+            Deadline::In(duration) => created_at + duration,
+        }
+    }
+
+    /// This deadline or the policy's, whichever is earlier.
+    #[inline]
+    pub(crate) fn or_of(self, policy: &Policy, created_at: Timestamp) -> Timestamp {
+        self.at(created_at).min(created_at + policy.spec().total_budget)
     }
 }
 
@@ -83,60 +95,47 @@ pub(crate) enum NotNow {
 }
 
 impl<'r, C: Clock> Call<'r, C> {
-    #[inline]
     pub(crate) fn new(inner: &'r Inner<C>, options: Options) -> Call<'r, C> {
-        let id = CallId::next();
-        if let Some(key) = &options.key {
-            inner.keys.give(id, key);
-        }
+        Call::around(Held::new(inner, options.key.as_ref()), options, 0)
+    }
+
+    /// The call that holds this, after so many attempts were begun.
+    pub(crate) fn around(held: Held<'r, C>, options: Options, attempts: u32) -> Call<'r, C> {
         Call {
-            inner,
+            created_at: held.started_at,
+            held,
             options,
-            id,
-            created_at: None,
             history: None,
-            attempts: 0,
-            attempt_started_at: None,
+            attempts,
             previous: None,
-            pass: None,
             reservation: None,
         }
     }
 
     /// Step 1: asks to start the next attempt.
-    #[inline]
     pub(crate) fn begin(&mut self) -> Result<Attempt<'r>, NotNow> {
-        if let Some(lane) = &self.inner.lane {
-            let now = self.inner.clock.now();
-            self.created_at.get_or_insert(now);
-            self.attempt_started_at = Some(now);
-            let turn = Turn::of_attempt(self.attempts + 1);
-            // Unlocked before observers hear of a refusal: they may look at the lane themselves.
-            let admitted = lane.lock().admit(turn, now);
-            match admitted {
-                Ok(pass) => self.pass = Some(pass),
-                Err(refusal) => return Err(self.refused(refusal, now)),
-            }
-            // The retry is being sent: what was counted for it is spent.
-            self.reservation = None;
-        } else if self.created_at.is_some() || self.options.deadline.is_some() {
-            let now = self.inner.clock.now();
-            self.created_at.get_or_insert(now);
-            self.attempt_started_at = Some(now);
-        }
+        let turn = Turn::of_attempt(self.attempts + 1);
+        let timed = self.created_at.is_some() || self.options.deadline.is_some();
+        let begun = self.held.begin(turn, timed);
+        self.created_at = self.created_at.or(self.held.started_at);
+        begun.map_err(|refusal| self.refused(refusal))?;
+        // The retry is being sent: what was counted for it is spent.
+        self.reservation = None;
         self.attempts += 1;
-        Ok(self.attempt())
+        let deadline = self.options.deadline;
+        Ok(Attempt::new(&self.held, self.attempts, self.previous, self.created_at, deadline))
     }
 
     /// A rate limit says when to come back; everything else is an answer.
     #[cold]
-    fn refused(&self, refusal: Refusal, now: Timestamp) -> NotNow {
+    pub(crate) fn refused(&self, refusal: Refusal) -> NotNow {
+        let now = self.held.started_at.unwrap_or(Timestamp::ZERO);
         match refusal {
             Refusal::RateLimited { until } if until < self.deadline() => {
                 NotNow::Wait(until.saturating_since(now))
             }
             refusal => {
-                if self.inner.is_observed() {
+                if self.held.inner.is_observed() {
                     self.tell_given_up(self.previous, refusal.into(), now);
                 }
                 NotNow::Refused(refusal)
@@ -144,69 +143,45 @@ impl<'r, C: Clock> Call<'r, C> {
         }
     }
 
-    fn attempt(&self) -> Attempt<'r> {
-        let policy = &self.inner.policy;
-        let timeout = policy.spec().attempt_timeout;
-        let (timeout, deadline_at) = match self.attempt_started_at {
-            None => (timeout, Timestamp::MAX),
-            Some(now) => {
-                let deadline = self.deadline();
-                (timeout.min(deadline.saturating_since(now)), deadline)
-            }
-        };
-        Attempt {
-            number: self.attempts,
-            max: policy.max_attempts(),
-            timeout,
-            deadline_at,
-            previous: self.previous,
-            call: self.id,
-            keys: &self.inner.keys,
-        }
-    }
-
     pub(crate) fn now(&self) -> Timestamp {
-        self.inner.clock.now()
+        self.held.inner.clock.now()
     }
 
     /// When the attempt started, if that is known.
     #[inline]
     pub(crate) fn started_at(&self) -> Option<Timestamp> {
-        self.attempt_started_at
+        self.held.started_at
     }
 
     /// Learns that the attempt did not end at once. For a call without shared state this is the
     /// moment its time begins to count.
     pub(crate) fn pended(&mut self) {
-        if self.attempt_started_at.is_none() {
-            let now = self.inner.clock.now();
+        if self.held.started_at.is_none() {
+            let now = self.held.inner.clock.now();
             self.created_at.get_or_insert(now);
-            self.attempt_started_at = Some(now);
+            self.held.started_at = Some(now);
         }
     }
 
     /// Step 3 for a success that came at once: nothing took any time, so the clock is not read.
     #[inline]
     pub(crate) fn succeeded_at_once(&mut self) {
-        if let (Some(lane), Some(pass)) = (&self.inner.lane, self.pass.take()) {
-            let now = self.attempt_started_at.unwrap_or(Timestamp::ZERO);
-            lane.lock().finish(pass, &Outcome::Success, now, 0);
-        }
-        if self.inner.is_observed() {
+        self.held.succeeded_at_once();
+        if self.held.inner.is_observed() {
             self.tell_success();
         }
     }
 
     #[cold]
     fn tell_success(&self) {
-        let now = self.inner.clock.now();
+        let now = self.held.inner.clock.now();
         self.tell(&Outcome::Success, None, now, now);
     }
 
     /// Steps 3 and 5: what to do after an attempt that came to this.
     pub(crate) fn end(&mut self, outcome: &Outcome, now: Timestamp) -> Next {
-        let started_at = self.attempt_started_at.take().unwrap_or(now);
-        let roll = self.inner.roll(self.attempts);
+        let started_at = self.held.started_at.take().unwrap_or(now);
+        let roll = self.held.inner.roll(self.attempts);
         let history = self.history();
         let decision = self.decide(&history, outcome, now, roll);
         let next = match decision {
@@ -216,13 +191,13 @@ impl<'r, C: Clock> Call<'r, C> {
                 self.history = Some(history.charged(charge));
                 self.previous = failure_of(outcome);
                 let wait = at.saturating_since(now);
-                if self.inner.is_observed() {
+                if self.held.inner.is_observed() {
                     self.tell(outcome, Some((wait, because)), started_at, now);
                 }
                 return Next::RetryIn(wait);
             }
         };
-        if self.inner.is_observed() {
+        if self.held.inner.is_observed() {
             self.tell(outcome, None, started_at, now);
             if let Next::GiveUp(because) = next {
                 self.tell_given_up(failure_of(outcome), because, now);
@@ -238,12 +213,12 @@ impl<'r, C: Clock> Call<'r, C> {
         now: Timestamp,
         roll: u64,
     ) -> Decision {
-        let policy = &self.inner.policy;
-        let Some(lane) = &self.inner.lane else {
+        let policy = &self.held.inner.policy;
+        let Some(lane) = &self.held.inner.lane else {
             return decide(policy, history, outcome, &mut Ungated, now, roll);
         };
         let mut lane = lane.lock();
-        if let Some(pass) = self.pass.take() {
+        if let Some(pass) = self.held.pass.take() {
             lane.finish(pass, outcome, now, roll);
         }
         let mut gates = lane.gates();
@@ -263,34 +238,28 @@ impl<'r, C: Clock> Call<'r, C> {
     }
 
     fn history(&mut self) -> History {
-        let now = self.created_at.unwrap_or_else(|| self.inner.clock.now());
+        let now = self.created_at.unwrap_or_else(|| self.held.inner.clock.now());
         self.created_at = Some(now);
         let history = self.history.unwrap_or_else(|| {
             // Only now is it known whether the operation asked for its key.
             let hop = self.options.hop.unwrap_or_else(crate::hop::current);
-            History::start(now, self.inner.keys.repeatable(self.id, self.options.declared))
-                .with_deadline(self.own_deadline(now))
-                .with_hop(hop)
+            History::start(
+                now,
+                self.held.inner.keys.repeatable(self.held.id, self.options.declared),
+            )
+            .with_deadline(self.options.deadline.at(now))
+            .with_hop(hop)
         });
         history.begin_attempt()
     }
 
     fn key(&self) -> Option<CallKey> {
-        self.inner.keys.get(self.id)
-    }
-
-    fn own_deadline(&self, created_at: Timestamp) -> Timestamp {
-        match self.options.deadline {
-            Deadline::None => Timestamp::MAX,
-            Deadline::At(at) => at,
-            Deadline::In(duration) => created_at + duration,
-        }
+        self.held.inner.keys.get(self.held.id)
     }
 
     fn deadline(&self) -> Timestamp {
         let Some(created_at) = self.created_at else { return Timestamp::MAX };
-        let policy = created_at + self.inner.policy.spec().total_budget;
-        policy.min(self.own_deadline(created_at))
+        self.options.deadline.or_of(&self.held.inner.policy, created_at)
     }
 
     #[cold]
@@ -305,11 +274,11 @@ impl<'r, C: Clock> Call<'r, C> {
         let key = self.key();
         let event = AttemptEvent {
             correlation_id: self.options.correlation_id.as_deref(),
-            service: &self.inner.service,
-            dependency: &self.inner.dependency,
-            policy: self.inner.policy.id(),
+            service: &self.held.inner.service,
+            dependency: &self.held.inner.dependency,
+            policy: self.held.inner.policy.id(),
             attempt: self.attempts,
-            max_attempts: self.inner.policy.max_attempts(),
+            max_attempts: self.held.inner.policy.max_attempts(),
             wait: wait.map(|(wait, _)| wait),
             wait_reason: wait.map(|(_, reason)| reason),
             failure: failure_of(outcome),
@@ -319,12 +288,12 @@ impl<'r, C: Clock> Call<'r, C> {
             budget_utilization_ratio,
             breaker,
         };
-        self.inner.observers.iter().for_each(|observer| observer.attempt(&event));
+        self.held.inner.observers.iter().for_each(|observer| observer.attempt(&event));
     }
 
     /// How much of the budget is spent, and the breaker's state.
     fn gauges(&self, now: Timestamp) -> (Option<f64>, Option<BreakerState>) {
-        let Some(lane) = &self.inner.lane else { return (None, None) };
+        let Some(lane) = &self.held.inner.lane else { return (None, None) };
         let lane = lane.lock();
         let spent = lane.budget().copied().map(|mut budget| budget.utilization_ratio(now));
         (spent, lane.breaker().map(|breaker| breaker.state(now)))
@@ -335,22 +304,22 @@ impl<'r, C: Clock> Call<'r, C> {
         let key = self.key();
         let event = GiveUpEvent {
             correlation_id: self.options.correlation_id.as_deref(),
-            service: &self.inner.service,
-            dependency: &self.inner.dependency,
-            policy: self.inner.policy.id(),
-            max_attempts: self.inner.policy.max_attempts(),
+            service: &self.held.inner.service,
+            dependency: &self.held.inner.dependency,
+            policy: self.held.inner.policy.id(),
+            max_attempts: self.held.inner.policy.max_attempts(),
             because,
             failure,
             idempotency_key: key.as_deref(),
             report: self.report(now),
         };
-        self.inner.observers.iter().for_each(|observer| observer.gave_up(&event));
+        self.held.inner.observers.iter().for_each(|observer| observer.gave_up(&event));
     }
 }
 
 impl<C: Sleep> Call<'_, C> {
     pub(crate) fn sleep(&self, duration: Duration) -> C::Sleep {
-        self.inner.clock.sleep(duration)
+        self.held.inner.clock.sleep(duration)
     }
 }
 
@@ -364,24 +333,18 @@ fn failure_of(outcome: &Outcome) -> Option<FailureKind> {
 impl<C: Clock> Drop for Call<'_, C> {
     #[inline]
     fn drop(&mut self) {
-        if self.pass.is_some() || self.reservation.is_some() {
+        if self.reservation.is_some() {
             self.give_back();
         }
-        self.inner.keys.forget(self.id);
     }
 }
 
 impl<C: Clock> Call<'_, C> {
     #[cold]
     fn give_back(&mut self) {
-        let Some(lane) = &self.inner.lane else { return };
-        let now = self.inner.clock.now();
-        let mut lane = lane.lock();
-        if let Some(pass) = self.pass.take() {
-            lane.abandon(pass, now);
-        }
-        if let Some(reservation) = self.reservation.take() {
-            lane.release(reservation, now);
+        let inner = self.held.inner;
+        if let (Some(lane), Some(reservation)) = (&inner.lane, self.reservation.take()) {
+            lane.lock().release(reservation, inner.clock.now());
         }
     }
 }

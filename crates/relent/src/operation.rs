@@ -1,16 +1,15 @@
-//! Driving a call: async, blocking, or in the caller's own loop.
+//! Making a call: async, blocking, or in the caller's own loop.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
-use relent_policy::{GiveUpReason, Outcome, Refusal, Timestamp};
+use relent_policy::{GiveUpReason, Refusal};
 
 use crate::attempt::Attempt;
 use crate::call::{Call, Next, NotNow, Options};
 use crate::clock::{Clock, DefaultClock, Sleep};
-use crate::error::{CallError, Refused, TimedOut};
+use crate::drive::{Ended, Undescribed, conclude, first_then_rest};
+use crate::error::CallError;
 use crate::judge::Judge;
 use crate::retrier::{Inner, Retrier};
 
@@ -45,27 +44,6 @@ impl<C: Clock> std::fmt::Debug for Operation<'_, C> {
     }
 }
 
-/// How a driven call ended.
-pub(crate) enum Ended<R> {
-    /// With a result: a success, or what the last attempt came to and why there is no further one.
-    With(R, Option<GiveUpReason>),
-    /// Without one: the last attempt's time ran out.
-    TimedOut(GiveUpReason),
-    /// Without an attempt.
-    Refused(Refusal),
-}
-
-#[cfg(feature = "tower")]
-impl<R> Ended<R> {
-    pub(crate) fn map<T>(self, change: impl FnOnce(R) -> T) -> Ended<T> {
-        match self {
-            Ended::With(result, because) => Ended::With(change(result), because),
-            Ended::TimedOut(because) => Ended::TimedOut(because),
-            Ended::Refused(refusal) => Ended::Refused(refusal),
-        }
-    }
-}
-
 impl<C: Sleep> Retrier<C> {
     /// Makes the call, and makes it again as long as the policy allows. The operation is repeatable
     /// if it asks for the attempt's key.
@@ -87,7 +65,7 @@ impl<C: Sleep> Retrier<C> {
         F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        self.operation().call(operation).await
+        first_then_rest(&self.inner, Undescribed, operation).await
     }
 }
 
@@ -105,9 +83,7 @@ impl<'r, C: Sleep> Operation<'r, C> {
         F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        let mut call = Call::new(self.inner, self.options);
-        let ended = drive(&mut call, operation, |result| result).await;
-        conclude(&call, self.inner, ended)
+        first_then_rest(self.inner, self.options, operation).await
     }
 }
 
@@ -258,119 +234,5 @@ impl<'r, C: Clock> Attempts<'r, C> {
 impl<C: Clock> std::fmt::Debug for Attempts<'_, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Attempts").finish_non_exhaustive()
-    }
-}
-
-/// Makes the attempts and the waits between them. What an attempt came to is kept during the wait
-/// that follows, for the case that the next one is refused; `lighten` may drop what is too heavy to
-/// be kept so long.
-pub(crate) async fn drive<'r, C, R, F>(
-    call: &mut Call<'r, C>,
-    mut operation: impl FnMut(Attempt<'r>) -> F,
-    lighten: impl Fn(R) -> R,
-) -> Ended<R>
-where
-    C: Sleep,
-    R: Judge,
-    F: Future<Output = R>,
-{
-    let mut last = None;
-    loop {
-        let attempt = match call.begin() {
-            Ok(attempt) => attempt,
-            Err(NotNow::Wait(until)) => {
-                call.sleep(until).await;
-                continue;
-            }
-            Err(NotNow::Refused(refusal)) => {
-                return match last {
-                    None => Ended::Refused(refusal),
-                    Some(Ended::With(result, _)) => Ended::With(result, Some(refusal.into())),
-                    Some(_) => Ended::TimedOut(refusal.into()),
-                };
-            }
-        };
-        let (result, pended) = in_time(call, attempt.timeout(), operation(attempt)).await;
-        // What ended at once took no time: its start is its end, and the clock is not read again.
-        let known = if pended { Some(call.now()) } else { call.started_at() };
-        let mut outcome = judged::<C, R>(result.as_ref(), known.unwrap_or(Timestamp::ZERO));
-        if outcome == Outcome::Success
-            && !pended
-            && let Some(result) = result
-        {
-            call.succeeded_at_once();
-            return Ended::With(result, None);
-        }
-        let now = known.unwrap_or_else(|| call.now());
-        if known.is_none() {
-            outcome = judged::<C, R>(result.as_ref(), now);
-        }
-        match (call.end(&outcome, now), result) {
-            (Next::Done, Some(result)) => return Ended::With(result, None),
-            (Next::GiveUp(because), Some(result)) => return Ended::With(result, Some(because)),
-            (Next::GiveUp(because), None) => return Ended::TimedOut(because),
-            (Next::Done, None) => unreachable!("a timeout is no success"),
-            (Next::RetryIn(wait), result) => {
-                last = Some(
-                    result.map_or(Ended::TimedOut(GiveUpReason::AttemptsExhausted), |result| {
-                        Ended::With(lighten(result), None)
-                    }),
-                );
-                call.sleep(wait).await;
-            }
-        }
-    }
-}
-
-/// What a result means. Not a closure in [`drive`]: it would hold a reference across the wait, and
-/// calls with results that are not `Sync` could not be spawned.
-#[inline]
-fn judged<C: Clock, R: Judge>(result: Option<&R>, now: Timestamp) -> Outcome {
-    result.map_or_else(Call::<C>::timed_out, |result| result.judge(now))
-}
-
-/// The future's result, or `None` if the attempt's time ran out first; and whether it took any time.
-/// A timer is armed only once the future has to wait for something.
-pub(crate) async fn in_time<C: Sleep, R>(
-    call: &mut Call<'_, C>,
-    timeout: Duration,
-    future: impl Future<Output = R>,
-) -> (Option<R>, bool) {
-    let mut future = pin!(future);
-    let mut timer = pin!(None);
-    let mut pended = false;
-    poll_fn(|cx| {
-        if let Poll::Ready(result) = future.as_mut().poll(cx) {
-            return Poll::Ready((Some(result), pended));
-        }
-        if !pended {
-            pended = true;
-            call.pended();
-            timer.set(Some(call.sleep(timeout)));
-        }
-        match timer.as_mut().as_pin_mut() {
-            Some(timer) => timer.poll(cx).map(|()| (None, true)),
-            None => Poll::Pending,
-        }
-    })
-    .await
-}
-
-pub(crate) fn conclude<T, E, C: Clock>(
-    call: &Call<'_, C>,
-    inner: &Inner<C>,
-    ended: Ended<Result<T, E>>,
-) -> Result<T, CallError<E>> {
-    match ended {
-        Ended::With(Ok(value), _) => Ok(value),
-        Ended::With(Err(error), because) => {
-            let because = because.unwrap_or(GiveUpReason::Permanent);
-            Err(CallError::gave_up(error, because, call.report(inner.clock.now())))
-        }
-        Ended::TimedOut(because) => {
-            let report = call.report(inner.clock.now());
-            Err(CallError::TimedOut(TimedOut { because, report }))
-        }
-        Ended::Refused(refusal) => Err(CallError::Refused(Refused { refusal })),
     }
 }

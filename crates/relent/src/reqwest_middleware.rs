@@ -36,9 +36,9 @@ use reqwest::{Request, Response, ResponseBuilderExt};
 use crate::attempt::Attempt;
 use crate::call::{self, Call, NotNow, Options};
 use crate::clock::DefaultClock;
+use crate::drive::{Ended, conclude, in_time};
 use crate::hop::{IDEMPOTENCY_KEY, RETRY_ATTEMPT, RETRY_MAX_ATTEMPTS};
 use crate::judge::Judge;
-use crate::operation::{Ended, conclude, in_time};
 use crate::retrier::Retrier;
 
 /// What a request fails with when there is no error of reqwest's to return: no attempt was made, or

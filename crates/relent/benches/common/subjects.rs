@@ -327,9 +327,12 @@ fn gax_call(
     }
 }
 
+/// Makes one call and says whether it went as it should.
+type Call = dyn FnMut(u64) -> bool;
+
 /// Makes each call once and insists that it does what its name says.
 pub(crate) fn check() {
-    let once: [(&str, Box<dyn FnMut(u64) -> bool>); 9] = [
+    let once: [(&str, Box<Call>); 9] = [
         ("relent", Box::new(relent_call(gated()))),
         ("backon", Box::new(backon_all)),
         ("tower", Box::new(tower_budgeted())),

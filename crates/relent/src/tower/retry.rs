@@ -21,8 +21,8 @@ use super::strategy::{ByClone, ByType, ClassifyError, Replay};
 use crate::attempt::Attempt;
 use crate::call::{Call, Options};
 use crate::clock::{Clock, DefaultClock, Sleep};
+use crate::drive::{conclude, drive};
 use crate::error::{CallError, Report};
-use crate::operation::{conclude, drive};
 
 /// A service whose requests are retried. Made by [`RetryLayer`]; there is an example
 /// [above](super).
