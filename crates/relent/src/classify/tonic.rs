@@ -21,16 +21,18 @@ use crate::judge::Classify;
 /// use tonic::metadata::MetadataValue;
 /// use tonic::{Request, Response, Status};
 ///
+/// # #[derive(Clone)]
 /// # struct Ledger;
 /// # impl Ledger {
 /// #     async fn charge(&mut self, _: Request<u32>) -> Result<Response<u32>, Status> {
 /// #         Ok(Response::new(100))
 /// #     }
 /// # }
-/// # let mut client = Ledger;
+/// # let client = Ledger;
 /// let ledger = Retrier::new("ledger", Policy::grpc_unary());
 /// let charged = ledger
 ///     .call(async |attempt| {
+///         let mut client = client.clone(); // generated clients are made to be cloned
 ///         let mut request = Request::new(100);
 ///         let key = MetadataValue::from(attempt.key());
 ///         request.metadata_mut().insert(IDEMPOTENCY_KEY, key);
