@@ -5,7 +5,6 @@ use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use relent::relent_policy::{Backoff, Ratio};
 use relent::{
     CallError, Classify, Failure, FailureKind, GiveUpReason, Hop, IdempotencyKey, Policy,
     PolicySpec, Refusal, Retrier, Timestamp, hop,
@@ -290,14 +289,7 @@ async fn calls_that_borrow_and_carry_their_key_can_be_spawned() {
 
 #[test]
 fn blocking_code_has_the_same_calls() {
-    let spec = PolicySpec {
-        backoff: Backoff::Exponential {
-            initial: Duration::from_millis(10),
-            multiplier: Ratio::from_thousandths(2_000),
-        },
-        ..PolicySpec::sync_api()
-    };
-    let retrier = Retrier::new("disk", spec.build(Timestamp::ZERO).unwrap());
+    let retrier = Retrier::new("disk", Policy::database());
     let mut failures = [ErrorKind::WouldBlock, ErrorKind::Interrupted].into_iter();
     let result = retrier
         .repeatable()
@@ -314,14 +306,7 @@ fn blocking_code_has_the_same_calls() {
 
 #[test]
 fn a_loop_of_ones_own_sees_every_attempt() {
-    let spec = PolicySpec {
-        backoff: Backoff::Exponential {
-            initial: Duration::from_millis(10),
-            multiplier: Ratio::from_thousandths(2_000),
-        },
-        ..PolicySpec::sync_api()
-    };
-    let retrier = Retrier::new("disk", spec.build(Timestamp::ZERO).unwrap());
+    let retrier = Retrier::new("disk", Policy::database());
     let mut attempts = retrier.repeatable().attempts();
     let mut numbers = Vec::new();
     while let Some(attempt) = attempts.next() {
