@@ -1,0 +1,158 @@
+//! The contract: what every store does, by role.
+//!
+//! Methods return boxed futures so that a store is one object behind an `Arc`: the service is not
+//! compiled once for each backend, and a call costs one small allocation beside a disk write.
+//! Futures are safe to drop: an operation that was handed over runs to its end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use relent_policy::{BreakerSnapshot, BudgetSnapshot, IdempotencyKey, Timestamp};
+
+use crate::attempt::{AttemptRecord, Record, Recorded};
+use crate::error::Error;
+use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
+use crate::lane::{LaneDue, LaneRecord, LaneSettings};
+use crate::lease::{Claims, Swept, Want};
+use crate::page::{Cursor, Page, TaskFilter};
+use crate::policy::{NewPolicy, PolicyRecord};
+use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, TaskRecord};
+
+/// What a store answers.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A place where tasks wait.
+pub trait Store: Tasks + Policies + Lanes + Upkeep {
+    /// The time that due times and leases are read by. It never goes back.
+    fn now(&self) -> Timestamp;
+
+    /// Who is told when something becomes due earlier than was known. One listener; told after the
+    /// commit, never under a lock it could need.
+    fn listen(&self, listener: Arc<dyn DueListener>);
+}
+
+/// Is told that a line of a lane has something due at a time. A hint: it may come more than once and
+/// for something that is gone again.
+pub trait DueListener: Send + Sync {
+    /// The earliest of these lines may now be due at these times.
+    fn due(&self, dues: &[LaneDue]);
+}
+
+/// Tasks and their attempts.
+pub trait Tasks: Send + Sync {
+    /// Stores tasks of one tenant: all of them, or none if one conflicts. An answer for each, in
+    /// order. Repetitions within the batch count as repetitions.
+    fn enqueue(&self, tenant: &TenantId, tasks: Vec<NewTask>) -> Answer<'_, Vec<Enqueued>>;
+
+    /// Claims due tasks, counting their attempts. Each want is answered in order.
+    fn claim(&self, wants: Vec<Want>) -> Answer<'_, Claims>;
+
+    /// Writes what came of attempts: row and task in one commit, fenced by the lease.
+    fn record(&self, records: Vec<Record>) -> Answer<'_, Vec<Recorded>>;
+
+    /// Takes over what nobody else will end: expired leases and tasks past their deadline.
+    fn sweep(&self, max: u32) -> Answer<'_, Vec<Swept>>;
+
+    /// When something of each line is due, for a service that starts. Lines with nothing waiting
+    /// are left out.
+    fn lines(&self) -> Answer<'_, Vec<LaneDue>>;
+
+    /// Calls a task off.
+    fn cancel(&self, tenant: &TenantId, task: TaskId) -> Answer<'_, Cancelled>;
+
+    /// Tries dead letters again. An answer for each, in order.
+    fn redrive(&self, tenant: &TenantId, redrives: Vec<Redrive>) -> Answer<'_, Vec<Redriven>>;
+
+    /// Deletes dead letters and other ended tasks, with their attempts' rows. Returns how many were
+    /// there and had ended.
+    fn purge(&self, tenant: &TenantId, tasks: Vec<TaskId>) -> Answer<'_, u64>;
+
+    /// A task with its body; `None` if the tenant has none of this id.
+    fn task(&self, tenant: &TenantId, task: TaskId) -> Answer<'_, Option<TaskRecord>>;
+
+    /// The task with this key.
+    fn task_by_key(&self, tenant: &TenantId, key: &IdempotencyKey) -> Answer<'_, Option<TaskId>>;
+
+    /// A task's attempts, in order; `None` if the tenant has no such task. Rows older than the
+    /// retention are gone.
+    fn attempts(&self, tenant: &TenantId, task: TaskId) -> Answer<'_, Option<Vec<AttemptRecord>>>;
+
+    /// Tasks, without their bodies, latest first.
+    fn list(
+        &self,
+        tenant: &TenantId,
+        filter: TaskFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Answer<'_, Page<TaskRecord>>;
+}
+
+/// Policies, under versions.
+pub trait Policies: Send + Sync {
+    /// Stores a policy as the next version of its id. The same document as the latest version is
+    /// that version, unless it was deleted.
+    fn put_policy(&self, tenant: &TenantId, policy: NewPolicy) -> Answer<'_, PolicyRecord>;
+
+    /// All versions of a tenant's policies, ordered by id and version.
+    fn policies(&self, tenant: &TenantId) -> Answer<'_, Vec<PolicyRecord>>;
+
+    /// One version, whosever it is.
+    fn policy(&self, key: PolicyKey) -> Answer<'_, Option<PolicyRecord>>;
+
+    /// Marks a policy as deleted; `false` if there is none.
+    fn delete_policy(&self, tenant: &TenantId, policy_id: &str) -> Answer<'_, bool>;
+}
+
+/// Lanes.
+pub trait Lanes: Send + Sync {
+    /// The tenant's lane to this dependency, opened under this policy if it is new.
+    fn open_lane(
+        &self,
+        tenant: &TenantId,
+        dependency: &str,
+        policy: PolicyKey,
+    ) -> Answer<'_, LaneRecord>;
+
+    /// Every lane of every tenant.
+    fn lanes(&self) -> Answer<'_, Vec<LaneRecord>>;
+
+    /// Sets what people set; `false` if the tenant has no such lane.
+    fn set_lane(&self, tenant: &TenantId, lane: LaneId, settings: LaneSettings)
+    -> Answer<'_, bool>;
+
+    /// Keeps what budgets and breakers remember.
+    fn save_lanes(
+        &self,
+        states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
+    ) -> Answer<'_, ()>;
+}
+
+/// What keeps a store small and sound.
+pub trait Upkeep: Send + Sync {
+    /// Deletes some of what is older than it need be. Returns how many rows; 0 when nothing is left
+    /// to delete.
+    fn prune(&self, retention: Retention, max: u32) -> Answer<'_, u64>;
+
+    /// How many tasks wait, are under way and are dead letters, by lane.
+    fn counts(&self) -> Answer<'_, Vec<(LaneId, Counts)>>;
+
+    /// Whether it can take and give back data at all.
+    fn check(&self) -> Answer<'_, ()>;
+
+    /// Finishes what was handed over and closes, within this time.
+    fn close(&self, within: Duration) -> Answer<'_, ()>;
+}
+
+/// How many tasks of a lane are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// First attempts that wait.
+    pub first: u64,
+    /// Retries that wait.
+    pub retries: u64,
+    /// Attempts under way.
+    pub in_flight: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+}

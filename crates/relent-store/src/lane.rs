@@ -1,0 +1,49 @@
+//! Lanes as a store keeps them: what people set, and what budget and breaker remember. REQ-G2, REQ-K2,
+//! REQ-L6.
+
+use relent_policy::{BreakerSnapshot, BudgetSnapshot, Timestamp, Turn};
+
+use crate::id::{LaneId, PolicyKey, TenantId};
+
+/// A lane as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneRecord {
+    /// Its id.
+    pub id: LaneId,
+    /// Whose traffic.
+    pub tenant: TenantId,
+    /// To what.
+    pub dependency: String,
+    /// The policy that opened it, whose budget, breaker and limits it is held to.
+    pub policy: PolicyKey,
+    /// What people have set.
+    pub settings: LaneSettings,
+    /// What its budget remembers.
+    pub budget: Option<BudgetSnapshot>,
+    /// What its breaker remembers.
+    pub breaker: Option<BreakerSnapshot>,
+}
+
+/// What people set on a lane; `None` leaves the policy's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneSettings {
+    /// Whether it is held.
+    pub paused: bool,
+    /// Attempts in flight, retries included.
+    pub in_flight_max: Option<u32>,
+    /// Retries in flight.
+    pub retries_in_flight_max: Option<u32>,
+    /// Attempts started in a second.
+    pub rate_per_second: Option<u32>,
+}
+
+/// When something of a lane is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneDue {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Which of its two lines.
+    pub turn: Turn,
+    /// When the earliest in that line is due.
+    pub at: Timestamp,
+}

@@ -1,0 +1,96 @@
+//! Claiming: the right to make the next attempt, until a time, under a token.
+//!
+//! The token fences. It is new for each claim, and every later write about the task must carry it:
+//! who was paused past the end of the lease writes with an old one, and changes nothing. The attempt
+//! is counted in the same commit that grants the lease, before anything is sent; a worker that dies
+//! with it has spent it. REQ-S3, REQ-S4.
+
+use relent_policy::{History, IdempotencyKey, Timestamp, Turn};
+
+use crate::id::{LaneId, PolicyKey, TaskId};
+use crate::task::StoredRequest;
+
+/// How many due tasks of a lane are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// Of which lane.
+    pub lane: LaneId,
+    /// First attempts or retries: each has its own line, in order of due time.
+    pub turn: Turn,
+    /// How many at most.
+    pub max: u32,
+}
+
+/// The right to make one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// At which task.
+    pub task: TaskId,
+    /// What every write about this attempt must carry.
+    pub token: u64,
+    /// Until when. Afterwards the task may be somebody else's.
+    pub until: Timestamp,
+}
+
+/// A claimed task: everything that the attempt needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The right to attempt it.
+    pub lease: Lease,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its policy.
+    pub policy: PolicyKey,
+    /// How often it was redriven.
+    pub generation: u32,
+    /// Its past with this attempt counted.
+    pub history: History,
+    /// When this attempt was due.
+    pub due_at: Timestamp,
+    /// The previous answer's status in this generation.
+    pub previous_status: Option<u16>,
+    /// Its key.
+    pub key: Option<IdempotencyKey>,
+    /// What to send.
+    pub request: StoredRequest,
+}
+
+/// What a claim brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// The claimed tasks; within a want, in order of due time.
+    pub claimed: Vec<Claimed>,
+    /// For each want, in order: when the next task of that line is due, if one waits.
+    pub next: Vec<Option<Timestamp>>,
+}
+
+/// A task that was taken over because nobody else will end its present state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// The right to record what is decided about it.
+    pub lease: Lease,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its policy.
+    pub policy: PolicyKey,
+    /// How often it was redriven.
+    pub generation: u32,
+    /// Its past; with the lost attempt counted, if one was lost.
+    pub history: History,
+    /// Why it was taken over.
+    pub because: SweptBecause,
+    /// Its key.
+    pub key: Option<IdempotencyKey>,
+}
+
+/// Why a task was taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweptBecause {
+    /// The lease of its attempt ran out: the attempt is lost. It began at this time.
+    LeaseExpired {
+        /// When the lost attempt was claimed.
+        claimed_at: Timestamp,
+    },
+    /// Its deadline passed while its lane held it back. No attempt was counted.
+    DeadlinePassed,
+}
