@@ -390,6 +390,7 @@ impl core::fmt::Display for BreakerOpen {
 
 impl core::error::Error for BreakerOpen {}
 
+mod leeway;
 #[cfg(feature = "serde")]
 mod snapshot;
 #[cfg(feature = "serde")]

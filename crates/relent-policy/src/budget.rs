@@ -159,6 +159,25 @@ impl Budget {
         self.state.saved = saved.min(whole);
     }
 
+    /// Until when a first attempt counts as one now does, in nanoseconds.
+    #[inline]
+    pub(crate) fn counts_until(&self) -> u64 {
+        self.state.window.ends_at()
+    }
+
+    /// As many first attempts now, and as many successes.
+    pub(crate) fn catch_up(&mut self, first_attempts: u32, successes: u32) {
+        if first_attempts > 0 {
+            self.state.window.count_all_here(first_attempts);
+            let whole = u64::from(self.rules.burst) * ONE_RETRY;
+            let paid_in = u64::from(first_attempts) * u64::from(self.rules.ratio.thousandths());
+            self.state.saved = (self.state.saved + paid_in).min(whole);
+        }
+        if successes > 0 {
+            self.note(Health::Alive);
+        }
+    }
+
     /// Takes one retry, if both rules or the floor allow it.
     ///
     /// # Errors

@@ -17,6 +17,16 @@ impl CallTime {
         });
     }
 
+    /// So many attempts that took no time.
+    pub(crate) fn note_none(&mut self, times: u32) {
+        for _ in 0..times {
+            self.note(0);
+            if self.average.is_some_and(|average| average < 8) {
+                return; // as low as it gets
+            }
+        }
+    }
+
     /// Zero until an attempt has ended.
     #[inline]
     pub(crate) fn estimate(self) -> Duration {

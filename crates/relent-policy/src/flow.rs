@@ -102,8 +102,40 @@ impl Flow {
         self.retries_in_flight = self.retries_in_flight.saturating_sub(retry);
     }
 
+    /// How many more may be in flight; `None` where their pace counts too.
+    #[inline]
+    pub(crate) fn unpaced_places(&self) -> Option<u32> {
+        match self.limits.rate_per_second {
+            None => Some(self.limits.in_flight_max.saturating_sub(self.in_flight)),
+            Some(_) => None,
+        }
+    }
+
+    /// As many first attempts that were admitted, and as many that finished.
+    pub(crate) fn catch_up(&mut self, started: u32, finished: u32) {
+        self.in_flight = self.in_flight.saturating_add(started).saturating_sub(finished);
+    }
+
+    /// Counts an attempt that starts whatever the limits say.
+    pub(crate) fn force(&mut self, turn: Turn) {
+        self.in_flight += 1;
+        self.retries_in_flight += u32::from(turn == Turn::Retry);
+    }
+
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    pub(crate) fn retries_in_flight(&self) -> u32 {
+        self.retries_in_flight
+    }
+
+    pub(crate) fn limits(&self) -> ConcurrencyLimits {
+        self.limits
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: ConcurrencyLimits) {
+        self.limits = limits;
     }
 
     fn pace(&mut self, rate: u32, now: Timestamp) -> Result<(), FlowRefusal> {

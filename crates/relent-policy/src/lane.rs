@@ -13,7 +13,7 @@ use crate::call_time::CallTime;
 use crate::classify::Health;
 use crate::decide::Gates;
 use crate::failure::Outcome;
-use crate::flow::{Flow, FlowRefusal, Turn};
+use crate::flow::{ConcurrencyLimits, Flow, FlowRefusal, Turn};
 use crate::policy::Policy;
 use crate::time::Timestamp;
 
@@ -189,6 +189,26 @@ impl Lane {
         Ok(Pass { turn, admission, started_at: now })
     }
 
+    /// Starts an attempt that was let through a moment ago, whatever has changed since: for a
+    /// service that asks on a copy of the lane, claims as many tasks as were let through, and finds
+    /// the breaker opened in between. It counts like any other attempt.
+    ///
+    /// ```
+    /// use relent_policy::{Lane, Policy, Timestamp, Turn};
+    ///
+    /// let mut lane = Lane::new(&Policy::sync_api());
+    /// let pass = lane.admit_anyway(Turn::Retry, Timestamp::ZERO);
+    /// assert_eq!((lane.in_flight(), lane.retries_in_flight()), (1, 1));
+    /// lane.abandon(pass, Timestamp::ZERO);
+    /// ```
+    pub fn admit_anyway(&mut self, turn: Turn, now: Timestamp) -> Pass {
+        self.flow.force(turn);
+        if let (Turn::First, Some(budget)) = (turn, &mut self.budget) {
+            budget.count_first_attempt(now);
+        }
+        Pass { turn, admission: Admission::Normal, started_at: now }
+    }
+
     /// Learns how an attempt ended.
     #[inline]
     pub fn finish(&mut self, pass: Pass, outcome: &Outcome, now: Timestamp, roll: u64) {
@@ -247,6 +267,34 @@ impl Lane {
     /// How many attempts are under way.
     pub fn in_flight(&self) -> u32 {
         self.flow.in_flight()
+    }
+
+    /// How many of them are retries.
+    pub fn retries_in_flight(&self) -> u32 {
+        self.flow.retries_in_flight()
+    }
+
+    /// The limits on attempts in flight and on their pace.
+    ///
+    /// ```
+    /// # use relent_policy::{Lane, Policy};
+    /// assert_eq!(Lane::new(&Policy::sync_api()).limits().in_flight_max, 1_000);
+    /// ```
+    pub fn limits(&self) -> ConcurrencyLimits {
+        self.flow.limits()
+    }
+
+    /// Changes the limits; attempts under way stay counted.
+    ///
+    /// ```
+    /// use relent_policy::{ConcurrencyLimits, Lane, Policy, Refusal, Timestamp, Turn};
+    ///
+    /// let mut lane = Lane::new(&Policy::sync_api());
+    /// lane.set_limits(ConcurrencyLimits { in_flight_max: 0, ..lane.limits() });
+    /// assert_eq!(lane.admit(Turn::First, Timestamp::ZERO), Err(Refusal::Concurrency));
+    /// ```
+    pub fn set_limits(&mut self, limits: ConcurrencyLimits) {
+        self.flow.set_limits(limits);
     }
 
     /// The budget, for its gauge and its snapshot.
@@ -330,6 +378,9 @@ impl core::fmt::Display for Refusal {
 }
 
 impl core::error::Error for Refusal {}
+
+mod leeway;
+pub use leeway::Leeway;
 
 #[cfg(test)]
 mod tests;

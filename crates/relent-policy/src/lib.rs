@@ -87,7 +87,7 @@ pub use flow::{ConcurrencyLimits, Turn};
 pub use history::{Charge, History, Hop};
 pub use idempotency::{BadIdempotencyKey, IdempotencyKey, Repeatable};
 pub use jitter::Jitter;
-pub use lane::{Lane, LaneGates, Pass, Refusal, Reservation};
+pub use lane::{Lane, LaneGates, Leeway, Pass, Refusal, Reservation};
 pub use policy::{ClassLimit, Context, Policy, PolicySpec, RetryAfterRules, UnknownContext};
 pub use problem::{Problem, Rejected};
 pub use ratio::{NotARatio, Ratio};

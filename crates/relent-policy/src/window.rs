@@ -54,6 +54,19 @@ impl<const N: usize> RollingWindow<N> {
         self.all = self.all.saturating_add(1);
     }
 
+    /// Counts so many in the running slot, wherever the time is.
+    pub(crate) fn count_all_here(&mut self, times: u32) {
+        let slot = &mut self.slots[self.running];
+        slot.all = slot.all.saturating_add(times);
+        self.all = self.all.saturating_add(times.into());
+    }
+
+    /// When the running slot ends, in nanoseconds.
+    #[inline]
+    pub(crate) fn ends_at(&self) -> u64 {
+        self.ends_at
+    }
+
     #[inline]
     pub(crate) fn count_some(&mut self, now: Timestamp) -> SlotMark {
         self.move_on(now);
