@@ -42,16 +42,24 @@ pub trait DueListener: Send + Sync {
 /// Tasks and their attempts.
 pub trait Tasks: Send + Sync {
     /// Stores tasks of one tenant: all of them, or none if one conflicts. An answer for each, in
-    /// order. Repetitions within the batch count as repetitions.
+    /// order: with a conflict among them, those that would have been created are
+    /// [`Withheld`](Enqueued::Withheld). Repetitions within the batch count as repetitions.
     fn enqueue(&self, tenant: &TenantId, tasks: Vec<NewTask>) -> Answer<'_, Vec<Enqueued>>;
 
-    /// Claims due tasks, counting their attempts. Each want is answered in order.
+    /// Claims due tasks, counting their attempts. Each want is answered in order. A task is claimed
+    /// from its due time on and before its deadline; what is past that is left to [`sweep`].
+    ///
+    /// [`sweep`]: Tasks::sweep
     fn claim(&self, wants: Vec<Want>) -> Answer<'_, Claims>;
 
-    /// Writes what came of attempts: row and task in one commit, fenced by the lease.
+    /// Writes what came of attempts: row and task in one commit, fenced by the lease. The token
+    /// decides, not the time: a lease that ran out still writes until somebody has taken over.
     fn record(&self, records: Vec<Record>) -> Answer<'_, Vec<Recorded>>;
 
-    /// Takes over what nobody else will end: expired leases and tasks past their deadline.
+    /// Takes over what nobody else will end, at most so much of it: tasks whose lease has reached
+    /// its end, then waiting ones that have reached their deadline. They are in flight under a new
+    /// token for [`SWEEP_LEASE`](crate::SWEEP_LEASE); whoever dies over one leaves it to the next
+    /// sweep, for the same reason as before.
     fn sweep(&self, max: u32) -> Answer<'_, Vec<Swept>>;
 
     /// When something of each line is due, for a service that starts. Lines with nothing waiting
@@ -100,7 +108,7 @@ pub trait Policies: Send + Sync {
     /// One version, whosever it is.
     fn policy(&self, key: PolicyKey) -> Answer<'_, Option<PolicyRecord>>;
 
-    /// Marks a policy as deleted; `false` if there is none.
+    /// Marks all versions of a policy as deleted; `false` if there is none that was not.
     fn delete_policy(&self, tenant: &TenantId, policy_id: &str) -> Answer<'_, bool>;
 }
 
@@ -130,8 +138,9 @@ pub trait Lanes: Send + Sync {
 
 /// What keeps a store small and sound.
 pub trait Upkeep: Send + Sync {
-    /// Deletes some of what is older than it need be. Returns how many rows; 0 when nothing is left
-    /// to delete.
+    /// Deletes some of what is older than it need be: tasks by when they ended, with the rows of
+    /// their attempts, and rows of the attempt log by when the attempt began. Returns how many rows;
+    /// 0 when nothing is left to delete.
     fn prune(&self, retention: Retention, max: u32) -> Answer<'_, u64>;
 
     /// How many tasks wait, are under way and are dead letters, by lane.
@@ -140,7 +149,8 @@ pub trait Upkeep: Send + Sync {
     /// Whether it can take and give back data at all.
     fn check(&self) -> Answer<'_, ()>;
 
-    /// Finishes what was handed over and closes, within this time.
+    /// Finishes what was handed over and closes, within this time. Afterwards the store answers
+    /// [`Unavailable`](Error::Unavailable).
     fn close(&self, within: Duration) -> Answer<'_, ()>;
 }
 

@@ -5,6 +5,8 @@
 //! is counted in the same commit that grants the lease, before anything is sent; a worker that dies
 //! with it has spent it. REQ-S3, REQ-S4.
 
+use std::time::Duration;
+
 use relent_policy::{History, IdempotencyKey, Timestamp, Turn};
 
 use crate::id::{LaneId, PolicyKey, TaskId};
@@ -60,9 +62,13 @@ pub struct Claimed {
 pub struct Claims {
     /// The claimed tasks; within a want, in order of due time.
     pub claimed: Vec<Claimed>,
-    /// For each want, in order: when the next task of that line is due, if one waits.
+    /// For each want, in order: when the next task of that line is due, if one waits that has not
+    /// reached its deadline.
     pub next: Vec<Option<Timestamp>>,
 }
+
+/// How long whoever takes a task over has to record what is decided about it.
+pub const SWEEP_LEASE: Duration = Duration::from_secs(60);
 
 /// A task that was taken over because nobody else will end its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub use contract::{Answer, Counts, DueListener, Lanes, Policies, Store, Tasks, U
 pub use error::Error;
 pub use id::{BadId, LaneId, PolicyKey, TaskId, TenantId};
 pub use lane::{LaneDue, LaneRecord, LaneSettings};
-pub use lease::{Claimed, Claims, Lease, Swept, SweptBecause, Want};
+pub use lease::{Claimed, Claims, Lease, SWEEP_LEASE, Swept, SweptBecause, Want};
 pub use page::{Cursor, Page, TaskFilter};
 pub use policy::{NewPolicy, PolicyRecord};
 pub use task::{

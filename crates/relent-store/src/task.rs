@@ -62,8 +62,10 @@ pub enum Enqueued {
     Created(TaskId),
     /// A task with this key and this content is there already.
     Existing(TaskId),
-    /// A task with this key and other content is there already.
-    Conflict(TaskId),
+    /// A task with this key and other content is there already; `None`: earlier in the same batch.
+    Conflict(Option<TaskId>),
+    /// It would be new, but another of the batch conflicts, and so nothing was stored.
+    Withheld,
 }
 
 /// Where a task stands.
@@ -138,7 +140,7 @@ pub struct TaskRecord {
     pub ended_at: Option<Timestamp>,
     /// Why it was given up.
     pub because: Option<GiveUpReason>,
-    /// The last answer's status.
+    /// The last answer's status in this generation. An attempt without an answer leaves it.
     pub last_status: Option<u16>,
     /// What makes it the same task when it comes again.
     pub key: Option<IdempotencyKey>,
@@ -155,7 +157,7 @@ pub struct TaskRecord {
 pub enum Cancelled {
     /// It is cancelled; no attempt will start.
     Now,
-    /// An attempt is under way; it is cancelled when that ends, unless that delivers it.
+    /// An attempt is under way. Should that have to be repeated, it is cancelled instead.
     AfterAttempt,
     /// It had ended already.
     Ended(State),
