@@ -21,6 +21,7 @@ mod error;
 mod id;
 mod lane;
 mod lease;
+mod memory;
 mod page;
 mod policy;
 mod task;
@@ -32,6 +33,7 @@ pub use error::Error;
 pub use id::{BadId, LaneId, PolicyKey, TaskId, TenantId};
 pub use lane::{LaneDue, LaneRecord, LaneSettings};
 pub use lease::{Claimed, Claims, Lease, SWEEP_LEASE, Swept, SweptBecause, Want};
+pub use memory::MemoryStore;
 pub use page::{Cursor, Page, TaskFilter};
 pub use policy::{NewPolicy, PolicyRecord};
 pub use task::{
