@@ -1,0 +1,3 @@
+//! Claims, sends, records, tells.
+
+pub mod egress;
