@@ -1,13 +1,15 @@
 //! What an operation may know about the attempt it is making.
 
+use std::fmt;
 use std::time::Duration;
 
-use relent_policy::{FailureKind, Timestamp};
+use relent_policy::{FailureKind, Policy, Timestamp};
 
 use crate::call::Deadline;
 use crate::clock::Clock;
 use crate::first::Held;
 use crate::key::{CallId, CallKey, Keys};
+use crate::retrier::Inner;
 
 /// The attempt that is being made.
 ///
@@ -22,15 +24,16 @@ use crate::key::{CallId, CallKey, Keys};
 /// });
 /// assert_eq!(sent.unwrap(), "sent");
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Attempt<'r> {
-    pub(crate) number: u32,
-    pub(crate) max: u32,
-    pub(crate) timeout: Duration,
-    pub(crate) deadline_at: Timestamp,
-    pub(crate) previous: Option<FailureKind>,
-    pub(crate) call: CallId,
-    pub(crate) keys: &'r Keys,
+    number: u32,
+    previous: Option<FailureKind>,
+    started_at: Timestamp,
+    deadline_at: Timestamp,
+    call: CallId,
+    /// What can be looked up when it is asked for is not carried along: most operations never ask.
+    policy: &'r Policy,
+    keys: &'r Keys,
 }
 
 impl<'r> Attempt<'r> {
@@ -42,18 +45,13 @@ impl<'r> Attempt<'r> {
         created_at: Option<Timestamp>,
         deadline: Deadline,
     ) -> Attempt<'r> {
-        let policy = &held.inner.policy;
-        let timeout = policy.spec().attempt_timeout;
-        let (timeout, deadline_at) = match (created_at, held.started_at) {
-            (Some(created_at), Some(now)) => {
-                let deadline = deadline.or_of(policy, created_at);
-                (timeout.min(deadline.saturating_since(now)), deadline)
-            }
-            _ => (timeout, Timestamp::MAX),
+        let Inner { policy, keys, .. } = held.inner;
+        let (started_at, deadline_at) = match (created_at, held.started_at) {
+            (Some(created_at), Some(now)) => (now, deadline.or_of(policy, created_at)),
+            // Nobody has looked at the clock, because nothing depends on it yet.
+            _ => (Timestamp::ZERO, Timestamp::MAX),
         };
-        let max = policy.max_attempts();
-        let (call, keys) = (held.id, &held.inner.keys);
-        Attempt { number, max, timeout, deadline_at, previous, call, keys }
+        Attempt { number, previous, started_at, deadline_at, call: held.id, policy, keys }
     }
 
     /// Which attempt this is, from 1.
@@ -63,13 +61,14 @@ impl<'r> Attempt<'r> {
 
     /// How many attempts there may be in all.
     pub fn max(&self) -> u32 {
-        self.max
+        self.policy.max_attempts()
     }
 
     /// How long this attempt may take: the policy's attempt timeout, or what is left of the call's
     /// time if that is less. It is enforced; hand it to the client as well if that can use it.
     pub fn timeout(&self) -> Duration {
-        self.timeout
+        let left = self.deadline_at.saturating_since(self.started_at);
+        self.policy.spec().attempt_timeout.min(left)
     }
 
     /// When the whole call must have ended.
@@ -87,5 +86,18 @@ impl<'r> Attempt<'r> {
     /// as `Idempotency-Key`.
     pub fn key(&self) -> CallKey {
         self.keys.ask(self.call)
+    }
+}
+
+/// Without the key: it is nobody's business but the operation's.
+impl fmt::Debug for Attempt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("number", &self.number)
+            .field("max", &self.max())
+            .field("timeout", &self.timeout())
+            .field("deadline_at", &self.deadline_at)
+            .field("previous", &self.previous)
+            .finish_non_exhaustive()
     }
 }

@@ -58,8 +58,7 @@ where
             begun = Begun::NotNow(call.refused(refusal));
         }
         Ok(()) => {
-            let attempt = held.first_attempt(deadline);
-            let mut future = pin!(operation(attempt));
+            let mut future = pin!(operation(held.first_attempt(deadline)));
             match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
                 Poll::Ready(result) => {
                     // What ended at once took no time: its start is its end, and the clock is not
@@ -78,8 +77,9 @@ where
                     }
                 }
                 Poll::Pending => {
+                    let timeout = held.first_attempt(described.deadline()).timeout();
                     call = Call::around(held, described.into_options(inner), 1);
-                    let result = rest_in_time(&mut call, attempt.timeout(), future).await;
+                    let result = rest_in_time(&mut call, timeout, future).await;
                     begun = Begun::Ended(result, true);
                 }
             }

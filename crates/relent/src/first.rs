@@ -4,13 +4,14 @@
 //! a [`Call`](crate::call::Call) are made around it only when the attempt fails or has to wait. The
 //! difference is what the call costs: bytes that are never written.
 
-use relent_policy::{IdempotencyKey, Outcome, Pass, Refusal, Timestamp, Turn};
+use relent_policy::{IdempotencyKey, Pass, Refusal, Timestamp, Turn};
 
 use crate::attempt::Attempt;
 use crate::call::Deadline;
 use crate::clock::Clock;
 use crate::key::CallId;
-use crate::retrier::{Inner, SharedLane};
+use crate::lane::SharedLane;
+use crate::retrier::Inner;
 
 /// What a call holds while an attempt is under way. Dropping it gives everything back.
 pub(crate) struct Held<'r, C: Clock> {
@@ -50,7 +51,7 @@ impl<'r, C: Clock> Held<'r, C> {
     fn admit(&mut self, lane: &SharedLane, turn: Turn) -> Result<(), Refusal> {
         let now = self.inner.clock.now();
         self.started_at = Some(now);
-        self.pass = Some(lane.lock().admit(turn, now)?);
+        self.pass = Some(lane.admit(turn, now)?);
         Ok(())
     }
 
@@ -64,8 +65,7 @@ impl<'r, C: Clock> Held<'r, C> {
     #[inline(always)]
     pub(crate) fn succeeded_at_once(&mut self) {
         if let (Some(lane), Some(pass)) = (&self.inner.lane, self.pass.take()) {
-            let now = self.started_at.unwrap_or(Timestamp::ZERO);
-            lane.lock().finish(pass, &Outcome::Success, now, 0);
+            lane.succeed_at_once(pass, self.started_at.unwrap_or(Timestamp::ZERO));
         }
     }
 

@@ -157,7 +157,14 @@ impl Keys {
 
     #[inline]
     pub(crate) fn forget(&self, call: CallId) {
-        if !self.is_empty() && self.lock().remove(&call).is_some() {
+        if !self.is_empty() {
+            self.forget_one_of_many(call);
+        }
+    }
+
+    #[cold]
+    fn forget_one_of_many(&self, call: CallId) {
+        if self.lock().remove(&call).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -40,6 +40,7 @@ mod error;
 mod first;
 mod judge;
 mod key;
+mod lane;
 mod operation;
 #[cfg(feature = "reqwest-middleware")]
 pub mod reqwest_middleware;

@@ -57,15 +57,15 @@ impl<C: Sleep> Retrier<C> {
     /// # Errors
     ///
     /// The last attempt's error, with how often and why; or that there was no attempt.
-    pub async fn call<'r, T, E, F>(
+    pub fn call<'r, T, E, F>(
         &'r self,
         operation: impl FnMut(Attempt<'r>) -> F,
-    ) -> Result<T, CallError<E>>
+    ) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        first_then_rest(&self.inner, Undescribed, operation).await
+        first_then_rest(&self.inner, Undescribed, operation)
     }
 }
 
@@ -75,15 +75,15 @@ impl<'r, C: Sleep> Operation<'r, C> {
     /// # Errors
     ///
     /// The last attempt's error, with how often and why; or that there was no attempt.
-    pub async fn call<T, E, F>(
+    pub fn call<T, E, F>(
         self,
         operation: impl FnMut(Attempt<'r>) -> F,
-    ) -> Result<T, CallError<E>>
+    ) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        first_then_rest(self.inner, self.options, operation).await
+        first_then_rest(self.inner, self.options, operation)
     }
 }
 

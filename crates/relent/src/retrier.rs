@@ -11,6 +11,7 @@ use relent_policy::{Hop, IdempotencyKey, Lane, Policy, Repeatable, Timestamp, ro
 use crate::call::{Deadline, Options};
 use crate::clock::{Clock, DefaultClock};
 use crate::key::Keys;
+use crate::lane::SharedLane;
 use crate::observe::Observer;
 use crate::operation::Operation;
 
@@ -46,17 +47,6 @@ pub(crate) struct Inner<C> {
     pub(crate) declared: Repeatable,
     pub(crate) keys: Keys,
     seed: Option<Seed>,
-}
-
-/// A lane that callers on many threads share. Nothing is awaited while it is locked.
-pub(crate) struct SharedLane(Mutex<Lane>);
-
-impl SharedLane {
-    #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Lane> {
-        // A lane is a handful of numbers that are right after every step, also one that panicked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Where reproducible rolls come from.
@@ -349,7 +339,7 @@ impl<C: Clock> Builder<C> {
     pub fn build(mut self) -> Retrier<C> {
         let policy = self.policy.unwrap_or_else(Policy::sync_api);
         self.observers.extend(crate::observe::default_observers());
-        let lane = self.gated.then(|| SharedLane(Mutex::new(Lane::new(&policy))));
+        let lane = self.gated.then(|| SharedLane::new(Lane::new(&policy)));
         let inner = Inner {
             service: self.service,
             dependency: self.dependency,
