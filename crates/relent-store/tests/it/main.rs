@@ -1,0 +1,6 @@
+//! What every store promises, on every backend.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod backend;
+mod contract;
+mod world;
