@@ -218,7 +218,7 @@ impl Egress {
         phases.total = started_at.elapsed();
         match answer {
             Ok(answer) => Answer { phases, ..answer },
-            Err(fault) => Answer::failed(fault, phases),
+            Err(fault) => Answer { phases, ..Answer::without_call(fault.into()) },
         }
     }
 }
@@ -276,12 +276,12 @@ impl Shared {
         underway: &mut Underway<'_>,
     ) -> Result<ControlFlow<Answered, Request<Full<Bytes>>>, Fault> {
         let now = Instant::now();
-        let Some(mut connection) = self.pool.take(underway.target, now) else {
+        let Some(idle) = self.pool.take(underway.target, now) else {
             return Ok(ControlFlow::Continue(request));
         };
-        if !connection.is_alive(now).await {
+        let Some(mut connection) = idle.becomes_ready(now).await else {
             return Ok(ControlFlow::Continue(request));
-        }
+        };
         match exchange::exchange(&mut connection, request, underway.expired.as_mut()).await {
             Sent::Answered(response) => {
                 underway.phases.reused = true;
@@ -318,14 +318,10 @@ impl Shared {
 }
 
 impl Answer {
-    fn failed(fault: Fault, phases: Phases) -> Answer {
-        Answer {
-            outcome: fault.into(),
-            status: None,
-            retry_after: RetryAfterSeen::None,
-            preview: None,
-            phases,
-        }
+    /// What an attempt comes to that could not be made at all.
+    pub fn without_call(outcome: Outcome) -> Answer {
+        let (retry_after, phases) = (RetryAfterSeen::None, Phases::default());
+        Answer { outcome, status: None, retry_after, preview: None, phases }
     }
 }
 

@@ -17,10 +17,13 @@
 //! old is dropped when it is come across, and a sweep looks at everything now and then. The sweep is
 //! one task, started by the first connection that comes back, and ends with the pool.
 //!
-//! A connection is an own task, which sees it when the peer hangs up. But it only sees what the
-//! reactor has told it: a peer's FIN may have arrived and not been looked at. So a connection that
-//! was idle for longer than a moment is looked at after the reactor has had its turn
-//! ([`Connection::is_alive`]); what remains is the FIN that is still on its way.
+//! A connection is a task of its own, which sees it when the peer hangs up. But it only sees what
+//! the reactor has told it: a peer's FIN may have arrived and not been looked at. So a connection
+//! that was idle for longer than a moment is used after the reactor has had its turn
+//! ([`Idle::becomes_ready`]); what remains is the FIN that is still on its way. And it may be
+//! slower than the request's task: the answer is there, read and told, and the connection not yet
+//! ready for the next request. It is waited for, but not for long: one that is still busy sending a
+//! body to a peer that has answered already may never be ready.
 //!
 //! # What breaks it
 //!
@@ -76,8 +79,9 @@ pub(super) struct Pooled {
     idle: Mutex<Vec<Idle>>,
 }
 
+/// A connection that waits for its next request.
 #[derive(Debug)]
-struct Idle {
+pub(super) struct Idle {
     connection: Connection,
     since: Instant,
 }
@@ -88,7 +92,6 @@ pub(super) struct Connection {
     pub(super) sender: SendRequest<Full<Bytes>>,
     task: JoinHandle<hyper::Result<()>>,
     made_at: Instant,
-    idle_since: Option<Instant>,
 }
 
 impl Pool {
@@ -111,16 +114,12 @@ impl Pool {
         Ok(target)
     }
 
-    /// An idle connection that can be used at once, the last used first.
-    pub(super) fn take(&self, target: &Pooled, now: Instant) -> Option<Connection> {
-        let mut idle = lock(&target.idle);
-        for at in (0..idle.len()).rev() {
-            if self.is_spent(&idle[at], now) {
-                idle.remove(at);
-            } else if idle[at].connection.sender.is_ready() {
-                let Idle { mut connection, since } = idle.remove(at);
-                connection.idle_since = Some(since);
-                return Some(connection);
+    /// The idle connection that was used last.
+    pub(super) fn take(&self, target: &Pooled, now: Instant) -> Option<Idle> {
+        let mut list = lock(&target.idle);
+        while let Some(idle) = list.pop() {
+            if !self.is_spent(&idle, now) {
+                return Some(idle);
             }
         }
         None
@@ -176,24 +175,33 @@ impl Deref for Pooled {
     }
 }
 
+impl Idle {
+    /// The connection, if it is still open as far as this machine has heard.
+    pub(super) async fn becomes_ready(self, now: Instant) -> Option<Connection> {
+        /// Under load the reactor has its turn more often than that.
+        const MOMENT: Duration = Duration::from_millis(1);
+        /// More than a task needs to finish its turn.
+        const TURN_MAX: Duration = Duration::from_millis(5);
+        if now.duration_since(self.since) >= MOMENT {
+            // Comes back after the reactor has been asked for what has arrived, and after those
+            // whom that has woken.
+            tokio::task::yield_now().await;
+        }
+        let mut connection = self.connection;
+        if !connection.sender.is_ready() {
+            let ready = tokio::time::timeout(TURN_MAX, connection.sender.ready());
+            ready.await.ok()?.ok()?;
+        }
+        Some(connection)
+    }
+}
+
 impl Connection {
     pub(super) fn new(
         sender: SendRequest<Full<Bytes>>,
         task: JoinHandle<hyper::Result<()>>,
     ) -> Connection {
-        Connection { sender, task, made_at: Instant::now(), idle_since: None }
-    }
-
-    /// Whether a connection out of the pool is still open as far as this machine has heard.
-    pub(super) async fn is_alive(&self, now: Instant) -> bool {
-        /// Under load the reactor has its turn more often than that.
-        const MOMENT: Duration = Duration::from_millis(5);
-        if self.idle_since.is_some_and(|since| now.duration_since(since) >= MOMENT) {
-            // Comes back after the reactor has been asked for what has arrived, and after those
-            // whom that has woken.
-            tokio::task::yield_now().await;
-        }
-        self.sender.is_ready()
+        Connection { sender, task, made_at: Instant::now() }
     }
 
     /// What a connection came to that has ended, if it was an error.
