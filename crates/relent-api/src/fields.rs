@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json;
+use crate::json::{self, Text};
 use crate::limits::Limits;
 use crate::names::closest;
 use crate::problem::{Problem, pointer};
@@ -29,7 +29,7 @@ impl<'j> Fields<'j> {
 
     /// The fields of a whole document.
     pub(crate) fn of_document(json: &'j [u8], limits: &Limits) -> Result<Fields<'j>, Problem> {
-        let value = json::value(json::text(json, limits)?, limits)?;
+        let value = json::value(json::text(json, limits)?)?;
         let mut report = Report::default();
         let fields = Fields::of(value, "", &mut report);
         report.finish(fields)
@@ -71,6 +71,33 @@ impl<'j> Fields<'j> {
         let read = serde_json::from_str(value.get());
         let read = read.map_err(|_| Wrong::new(json::kind(value), expected));
         report.keep(&self.pointer(name), read)
+    }
+
+    /// A text, as what it means; what means nothing is reported.
+    pub(crate) fn read_as<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> Result<T, Wrong>,
+        report: &mut Report,
+    ) -> Option<T> {
+        let Text(text) = self.read(name, "a text", report)?;
+        report.keep(&self.pointer(name), read(&text))
+    }
+
+    /// A whole number in a range.
+    pub(crate) fn number(
+        &mut self,
+        name: &'static str,
+        min: u32,
+        max: u32,
+        report: &mut Report,
+    ) -> Option<u32> {
+        let value = self.get(name)?;
+        let number = serde_json::from_str(value.get()).ok();
+        let number = number.filter(|number| (min..=max).contains(number));
+        let number = number
+            .ok_or_else(|| Wrong::new(json::told(value), format!("a number, {min} to {max}")));
+        report.keep(&self.pointer(name), number)
     }
 
     /// Reports unknown and repeated fields. `what` says of what they would be fields.

@@ -95,9 +95,14 @@ pub(crate) fn text<'j>(json: &'j [u8], limits: &Limits) -> Result<&'j str, Probl
     })
 }
 
-/// The document as one value; what is not JSON ends here.
-pub(crate) fn value<'j>(text: &'j str, limits: &Limits) -> Result<&'j RawValue, Problem> {
-    let value: &RawValue = serde_json::from_str(text).map_err(|error| malformed(&error))?;
+/// The document as one value; what is not JSON ends here. However deep it is, nothing follows it.
+pub(crate) fn value(text: &str) -> Result<&RawValue, Problem> {
+    serde_json::from_str(text).map_err(|error| malformed(&error))
+}
+
+/// The same for a value that is going to be read as a tree.
+pub(crate) fn tree<'j>(text: &'j str, limits: &Limits) -> Result<&'j RawValue, Problem> {
+    let value = value(text)?;
     let max = limits.json_depth_max;
     if depth(value.get()) > max {
         let detail = format!("lists and objects must be nested at most {max} deep");
@@ -182,9 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn deep_documents_are_refused_however_deep() {
+    fn deep_trees_are_refused_however_deep() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        let problem = value(&deep, &Limits::default()).unwrap_err();
+        assert!(value(&deep).is_ok());
+        let problem = tree(&deep, &Limits::default()).unwrap_err();
         assert_eq!(problem.code, Code::MalformedJson);
     }
 

@@ -5,28 +5,66 @@
 //! wrong. JSON is camelCase; times are integer milliseconds since the epoch in fields that end in
 //! `At`, durations integers in fields that end in `Ms`. REQ-S1, REQ-S2.
 //!
-//! - [`NewTask`]: what may be asked for;
-//! - [`Problem`] and [`Code`]: how a request is refused;
+//! What comes in:
+//!
+//! - [`NewTask`], [`parse_batch`], [`parse_lines`]: tasks;
+//! - [`parse_policy`], [`LaneLimits`], [`RedriveRequest`]: what people set and ask for;
+//! - [`TaskQuery`], [`PageQuery`], [`Include`], [`PurgeQuery`]: query strings;
 //! - [`Limits`]: how much of anything there may be.
+//!
+//! What goes out:
+//!
+//! - [`Problem`] and [`Code`]: how a request is refused;
+//! - [`TaskDocument`], [`AttemptDocument`], [`LaneDocument`], [`PolicyView`], [`EventDocument`], in
+//!   a [`Page`] where there are many;
+//! - [`OPENAPI`]: all of it, described.
 
+mod attempt;
+mod batch;
+mod event;
+#[cfg(test)]
+mod examples;
+mod failure_message;
 mod fields;
+mod filter;
 mod headers;
 mod json;
+mod lane;
 mod limits;
 mod method;
 mod names;
+mod openapi;
+mod page;
+mod parameters;
+mod policy_document;
 mod problem;
+mod purge;
+mod redrive;
 mod report;
 mod target;
 mod task;
 mod task_document;
-mod wire_time;
+mod time;
 
+pub use attempt::{AttemptDocument, Decided, EffectName, PhasesDocument, roll_text};
+pub use batch::{BatchDocument, parse_batch, parse_lines};
+pub use event::{EventDocument, EventType};
+pub use failure_message::failure_message;
+pub use filter::{Include, PageQuery, TaskFilter, TaskQuery};
 pub use headers::{HeaderText, REDACTED, redacted_headers};
+pub use lane::{
+    BreakerDocument, BreakerName, BudgetDocument, LaneDocument, LaneLimits, LaneLimitsDocument,
+    RulesFrom, WaitingCounts,
+};
 pub use limits::Limits;
 pub use method::Method;
 pub use names::UnknownName;
+pub use openapi::OPENAPI;
+pub use page::Page;
+pub use policy_document::{PolicyView, WaivedDocument, parse_policy};
 pub use problem::{Code, FieldError, Place, Problem};
+pub use purge::{PurgeQuery, PurgeReport};
+pub use redrive::{DeadLetters, RedriveReport, RedriveRequest, SkippedDeadLetter};
 pub use target::Target;
 pub use task::{DEFAULT_POLICY_ID, First, NewTask};
-pub use task_document::{Payload, Status, TaskDocument, TaskReceipt, WaitingReason};
+pub use task_document::{CreatedDocument, Payload, Status, TaskDocument, WaitingReason};

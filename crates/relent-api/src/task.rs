@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::report::Report;
 use crate::target::Target;
 
-mod check;
+pub(crate) mod check;
 mod fingerprint;
 pub(crate) mod given;
 
@@ -117,7 +117,7 @@ impl NewTask {
         let mut report = Report::default();
         let given = match serde_json::from_str(text) {
             Ok(Object(given)) => Some(given),
-            Err(_) => given::read_all(json::value(text, limits)?, &mut report),
+            Err(_) => given::read_all(json::value(text)?, &mut report),
         };
         let task =
             given.and_then(|given| check::check(given, header_key, limits, now, &mut report));

@@ -1,19 +1,18 @@
 //! A task as it is told: what it is, where it stands and why it waits. REQ-S1, REQ-D1, REQ-P2.
 //!
 //! Headers that carry secrets are hidden, and the body is there only when somebody asked for it.
+//! Times are milliseconds since the epoch.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use relent_policy::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::headers::HeaderText;
 use crate::method::Method;
 use crate::names::named;
-use crate::wire_time;
 
 named! {
     /// Where a task stands.
@@ -104,17 +103,16 @@ pub struct TaskDocument {
     /// 1, and one more each time it is redriven.
     pub generation: u32,
     /// When it was created.
-    #[serde(with = "wire_time")]
-    pub created_at: Timestamp,
+    pub created_at: u64,
     /// When the next attempt is due, while there is one.
-    #[serde(default, with = "wire_time::option", skip_serializing_if = "Option::is_none")]
-    pub next_attempt_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<u64>,
     /// When it gives up at the latest.
-    #[serde(default, with = "wire_time::option", skip_serializing_if = "Option::is_none")]
-    pub deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<u64>,
     /// When its last attempt was begun.
-    #[serde(default, with = "wire_time::option", skip_serializing_if = "Option::is_none")]
-    pub last_attempt_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempt_at: Option<u64>,
     /// The HTTP status of its last attempt, if that had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_status: Option<u16>,
@@ -124,29 +122,35 @@ pub struct TaskDocument {
     /// Whether somebody asked to cancel it while an attempt was in flight.
     pub cancel_requested: bool,
     /// When it ended.
-    #[serde(default, with = "wire_time::option", skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
     /// Why it ended as it did, such as `attempts_exhausted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_because: Option<String>,
 }
 
-/// The answer to a task that was created, or that existed already under the same key.
+/// The answer to a task that was created, or that was there already: the same key with the same
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TaskReceipt {
+pub struct CreatedDocument {
     /// Its name.
     pub task_id: String,
     /// Where it stands.
     pub status: Status,
+    /// How it is retried.
+    pub policy_id: String,
+    /// By which version of that policy.
+    pub policy_version: u32,
+    /// What it calls.
+    pub dependency: String,
+    /// The lane it waits in.
+    pub lane_id: String,
     /// When it was created.
-    #[serde(with = "wire_time")]
-    pub created_at: Timestamp,
+    pub created_at: u64,
     /// When the next attempt is due, while there is one.
-    #[serde(default, with = "wire_time::option", skip_serializing_if = "Option::is_none")]
-    pub next_attempt_at: Option<Timestamp>,
-    /// Whether it was there already: the same key with the same content.
-    pub duplicate: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<u64>,
 }
 
 /// A body in a document. Debug output tells only its length.
@@ -168,45 +172,6 @@ impl TaskDocument {
             Err(_) => (None, Some(Payload(STANDARD.encode(bytes)))),
         };
     }
-
-    /// A task with everything a task can have; for examples and tests.
-    #[doc(hidden)]
-    pub fn example() -> TaskDocument {
-        let headers = [
-            ("authorization".to_owned(), "Bearer secret".to_owned()),
-            ("content-type".to_owned(), "application/json".to_owned()),
-        ];
-        TaskDocument {
-            task_id: "01J9Z3V6K8Q4T7W2X5Y0B1C2D3".to_owned(),
-            status: Status::Pending,
-            waiting_reason: Some(WaitingReason::Backoff),
-            idempotency_key: Some("order-17".to_owned()),
-            correlation_id: Some("checkout-9c1f".to_owned()),
-            target_url: "https://api.example.com/hooks".to_owned(),
-            method: Method::Post,
-            headers: crate::redacted_headers(&headers),
-            body_bytes: 12,
-            body: Some(Payload(r#"{"order":17}"#.to_owned())),
-            body_base64: None,
-            body_ref: None,
-            policy_id: "webhook".to_owned(),
-            policy_version: 1,
-            dependency: "https://api.example.com".to_owned(),
-            lane_id: "7f3a9c".to_owned(),
-            attempt_number: 2,
-            max_attempts: 6,
-            generation: 1,
-            created_at: Timestamp::from_millis(1_785_312_000_000),
-            next_attempt_at: Some(Timestamp::from_millis(1_785_312_006_250)),
-            deadline_at: Some(Timestamp::from_millis(1_785_398_400_000)),
-            last_attempt_at: Some(Timestamp::from_millis(1_785_312_001_100)),
-            last_status: Some(503),
-            last_error: Some("http_503".to_owned()),
-            cancel_requested: false,
-            ended_at: None,
-            ended_because: None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -214,17 +179,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::examples;
 
     #[test]
     fn a_task_survives_the_wire() {
-        let task = TaskDocument::example();
+        let task = examples::task();
         let json = serde_json::to_string(&task).unwrap();
         assert_eq!(serde_json::from_str::<TaskDocument>(&json).unwrap(), task);
     }
 
     #[test]
     fn times_are_milliseconds_and_secrets_are_hidden() {
-        let json = serde_json::to_value(TaskDocument::example()).unwrap();
+        let json = serde_json::to_value(examples::task()).unwrap();
         assert_eq!(json["createdAt"], 1_785_312_000_000_u64);
         assert_eq!(json["headers"]["authorization"], "[redacted]");
         assert_eq!(json["status"], "PENDING");
@@ -233,7 +199,7 @@ mod tests {
 
     #[test]
     fn bodies_are_shown_as_text_where_they_are_text() {
-        let mut task = TaskDocument::example();
+        let mut task = examples::task();
         task.show_body("é".as_bytes());
         let value = serde_json::to_value(&task).unwrap();
         assert_eq!((&value["body"], value.get("bodyBase64")), (&json!("é"), None));

@@ -18,7 +18,7 @@ use crate::method::Method;
 use crate::problem::{Code, Place};
 use crate::report::{Report, Wrong};
 use crate::target::Target;
-use crate::wire_time::Time;
+use crate::time::Time;
 
 const POLICY_ID_CHARS_MAX: usize = 64;
 const CORRELATION_ID_CHARS_MAX: usize = 128;
@@ -213,6 +213,11 @@ fn bad_key(bad: BadIdempotencyKey) -> Wrong {
         BadIdempotencyKey::BadCharacter { character } => format!("{character:?} in it"),
     };
     Wrong::new(got, "1 to 64 characters from A-Z a-z 0-9 _ - . :")
+}
+
+/// What may be a key.
+pub(crate) fn key_of(text: &str) -> Result<IdempotencyKey, Wrong> {
+    IdempotencyKey::try_new(text).map_err(bad_key)
 }
 
 /// What may be the id of a policy.

@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::headers::GivenHeaders;
 use crate::json::Text;
 use crate::report::Report;
-use crate::wire_time::{A_TIME, Time};
+use crate::time::{A_TIME, Time};
 
 /// Null means the same as nothing, everywhere.
 #[derive(Default, Deserialize)]

@@ -1,11 +1,11 @@
-//! Times on the wire: whole milliseconds since the epoch, and RFC 3339 where people write them.
+//! Times as callers give them: whole milliseconds since the epoch, or as RFC 3339 writes them.
 //! REQ-S1.
 
 use std::fmt;
 
 use relent_policy::Timestamp;
 use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 
 /// What a time must look like.
 pub(crate) const A_TIME: &str = "milliseconds since the epoch, or a time as RFC 3339 writes it";
@@ -46,33 +46,6 @@ impl Visitor<'_> for TimeVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
         Time::parse(text).ok_or_else(|| E::custom(A_TIME))
-    }
-}
-
-/// `#[serde(with = "wire_time")]`: a time as milliseconds.
-pub(crate) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(time.as_millis())
-}
-
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-    u64::deserialize(from).map(Timestamp::from_millis)
-}
-
-/// `#[serde(with = "wire_time::option")]`: a time as milliseconds, or nothing.
-pub(crate) mod option {
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(
-        time: &Option<Timestamp>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        time.map(Timestamp::as_millis).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Timestamp>, D::Error> {
-        Ok(Option::<u64>::deserialize(from)?.map(Timestamp::from_millis))
     }
 }
 
