@@ -3,4 +3,5 @@
 
 mod backend;
 mod contract;
+mod model;
 mod world;

@@ -1,0 +1,52 @@
+//! The same random operations on the model and on another store, and the same answers.
+//!
+//! Both read the same clock, so answers are compared to the nanosecond; only ids and tokens differ.
+//! Leases that a restart ended are not used again: their owner died with it.
+//! A failure shrinks to a short list of operations. `PROPTEST_CASES` says how many sequences are
+//! run: three for each ten, 300 without it. REQ-S3, REQ-S4, REQ-S7.
+
+mod names;
+mod operation;
+mod pair;
+mod side;
+
+use std::env;
+
+use proptest::test_runner::{Config, TestRunner};
+
+use self::pair::Pair;
+use crate::backend::{Backend, Clock};
+
+fn sequences_to_run() -> u32 {
+    let cases = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    (cases.unwrap_or(1_000_u32) * 3).div_ceil(10)
+}
+
+fn compare_with_the_model(other: fn(&Clock) -> Backend) {
+    let config = Config {
+        cases: sequences_to_run(),
+        max_shrink_iters: 2_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let compared = TestRunner::new(config).run(&operation::sequences(), |operations| {
+        runtime.block_on(async {
+            let mut pair = Pair::new(other).await;
+            for operation in &operations {
+                pair.apply(operation).await;
+                pair.expect_nobody_oversleeps().await;
+            }
+            pair.expect_the_same_everywhere().await;
+        });
+        Ok(())
+    });
+    if let Err(difference) = compared {
+        panic!("{difference}");
+    }
+}
+
+#[test]
+fn a_second_model_does_what_the_first_does() {
+    compare_with_the_model(Backend::memory);
+}
