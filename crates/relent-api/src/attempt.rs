@@ -86,7 +86,7 @@ pub struct AttemptDocument {
     pub roll: String,
     /// Where the time went.
     #[serde(default)]
-    pub phases: PhasesDocument,
+    pub phases: PhaseDocument,
     /// The beginning of the answer's body, if the policy asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_preview: Option<Payload>,
@@ -95,7 +95,7 @@ pub struct AttemptDocument {
 /// How long the parts of an attempt took, in microseconds; those that did not happen are not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PhasesDocument {
+pub struct PhaseDocument {
     /// Resolving the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns_us: Option<u64>,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::fields::Fields;
 use crate::json::{self, Object};
 use crate::limits::Limits;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::report::{Report, Wrong};
 use crate::task::given::{self, Given};
 use crate::task::{NewTask, check};
@@ -175,7 +175,8 @@ impl Tasks {
             let first = *self.keys.entry(key.clone()).or_insert(index);
             if first != index && self.tasks[first].fingerprint() != task.fingerprint() {
                 let got = format!("the key of task {first}, whose content is another");
-                self.report.at("/idempotencyKey", Wrong::new(got, "a key of its own"));
+                let wrong = Wrong::new(got, "a key of its own").code(Code::KeyConflict);
+                self.report.at("/idempotencyKey", wrong);
             }
         }
         self.tasks.push(task);

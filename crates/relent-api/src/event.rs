@@ -1,5 +1,6 @@
 //! What happens, as it happens: `GET /events`. REQ-O1.
 
+use relent_policy::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::names::named;
@@ -7,7 +8,7 @@ use crate::task_document::Status;
 
 named! {
     /// What happened.
-    EventType, "the type of an event" {
+    EventKind, "the type of an event" {
         TaskCreated "task.created" "A task was stored."
         AttemptFinished "attempt.finished" "An attempt came to its end, whatever that was."
         TaskSucceeded "task.succeeded" "A task was delivered."
@@ -25,13 +26,13 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventDocument {
-    /// Its name; `Last-Event-ID` to go on after it.
-    pub id: String,
+    /// Its number, counted from the service's start.
+    pub id: u64,
     /// When it happened.
     pub at: u64,
     /// What happened.
     #[serde(rename = "type")]
-    pub event_type: EventType,
+    pub kind: EventKind,
     /// The task it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
@@ -65,12 +66,12 @@ pub struct EventDocument {
 }
 
 impl EventDocument {
-    /// An event with nothing but its name, its time and its type.
-    pub fn new(id: impl Into<String>, at: u64, event_type: EventType) -> EventDocument {
+    /// An event with nothing but its number, its time and its type.
+    pub fn new(id: u64, at: Timestamp, kind: EventKind) -> EventDocument {
         EventDocument {
-            id: id.into(),
-            at,
-            event_type,
+            id,
+            at: at.as_millis(),
+            kind,
             task_id: None,
             lane_id: None,
             dependency: None,
@@ -95,8 +96,8 @@ mod tests {
         let event = examples::event();
         let json = serde_json::to_string(&event).unwrap();
         assert_eq!(serde_json::from_str::<EventDocument>(&json).unwrap(), event);
-        let bare = EventDocument::new("7", 5, EventType::LanePaused);
+        let bare = EventDocument::new(7, Timestamp::from_millis(5), EventKind::LanePaused);
         let json = serde_json::to_string(&bare).unwrap();
-        assert_eq!(json, r#"{"id":"7","at":5,"type":"lane.paused"}"#);
+        assert_eq!(json, r#"{"id":7,"at":5,"type":"lane.paused"}"#);
     }
 }

@@ -1,7 +1,7 @@
 //! One document of each kind with everything in it: what the tests write and read, and what the
 //! description of the API is held to.
 
-use relent_policy::{FailureKind, PolicySpec};
+use relent_policy::{BreakerState, FailureKind, PolicySpec, Timestamp};
 
 use crate::*;
 
@@ -67,14 +67,14 @@ pub(crate) fn attempt() -> AttemptDocument {
         duration_us: 184_210,
         response_status: Some(503),
         error: Some("http_503".to_owned()),
-        error_message: Some(failure_message(FailureKind::Http(503))),
+        error_message: Some(error_message(FailureKind::Http(503))),
         effect: EffectName::Answered,
         decision: Decided::Retry,
         because: Some("backoff".to_owned()),
         next_attempt_at: Some(1_785_312_006_250),
         backoff_ms: Some(4_966),
         roll: roll_text(0x9f3a_00c1_77de_0b42),
-        phases: PhasesDocument {
+        phases: PhaseDocument {
             dns_us: Some(1_200),
             connect_us: Some(20_400),
             tls_us: Some(41_000),
@@ -93,20 +93,22 @@ pub(crate) fn lane() -> LaneDocument {
         blocked_until: Some(1_785_312_030_000),
         in_flight: 3,
         retries_in_flight: 1,
-        waiting: WaitingCounts { first_attempts: 1_200, retries: 340 },
-        budget: Some(BudgetDocument { utilization_ratio: 0.75, ratio: 0.2, window_ms: 30_000 }),
-        breaker: Some(BreakerDocument { state: BreakerName::Open, until: Some(1_785_312_030_000) }),
-        limits: LaneLimitsDocument {
-            in_flight_max: 1_000,
-            retries_in_flight_max: 200,
+        waiting_first: 1_200,
+        waiting_retries: 340,
+        dead_letters: 12,
+        budget: Some(BudgetDocument { utilization_ratio: 0.75 }),
+        breaker: Some(BreakerDocument::new(BreakerState::Open)),
+        limits: LaneLimits {
+            in_flight_max: Some(1_000),
+            retries_in_flight_max: Some(200),
             rate_per_second: Some(50),
         },
-        rules_from: RulesFrom { policy_id: "webhook".to_owned(), version: 1 },
+        rules_from: Some(RulesFrom { policy_id: "webhook".to_owned(), version: 1 }),
     }
 }
 
-pub(crate) fn policy() -> PolicyView {
-    PolicyView {
+pub(crate) fn policy() -> PolicyDocument {
+    PolicyDocument {
         version: 3,
         created_at: 1_785_312_000_000,
         built_in: false,
@@ -135,19 +137,20 @@ pub(crate) fn event() -> EventDocument {
         error: Some("http_503".to_owned()),
         because: Some("backoff".to_owned()),
         next_attempt_at: Some(1_785_312_006_250),
-        ..EventDocument::new("8127", 1_785_312_001_284, EventType::AttemptFinished)
+        ..EventDocument::new(
+            8_127,
+            Timestamp::from_millis(1_785_312_001_284),
+            EventKind::AttemptFinished,
+        )
     }
 }
 
 pub(crate) fn redrive() -> RedriveReport {
     RedriveReport {
         dry_run: false,
-        matched: 2,
         redriven: 1,
         task_ids: vec![task().task_id],
-        skipped: vec![SkippedDeadLetter {
-            task_id: "tsk_0fz3k9q7r2v5x".to_owned(),
-            because: Code::DeadLetterNotFound,
-        }],
+        refused: vec!["tsk_0fz3k9q7r2v5x".to_owned()],
+        next_cursor: Some("tsk_0fz3k9q7r2v5v".to_owned()),
     }
 }

@@ -50,26 +50,20 @@ pub struct LaneDocument {
     pub in_flight: u32,
     /// Retries in flight.
     pub retries_in_flight: u32,
-    /// How many tasks wait in it.
-    pub waiting: WaitingCounts,
+    /// How many tasks wait for their first attempt.
+    pub waiting_first: u64,
+    /// How many tasks wait for a retry.
+    pub waiting_retries: u64,
+    /// How many of its tasks are dead letters.
+    pub dead_letters: u64,
     /// Its retry budget; null if its policy sets none.
     pub budget: Option<BudgetDocument>,
     /// Its breaker; null if its policy sets none.
     pub breaker: Option<BreakerDocument>,
     /// How much at once and how fast.
-    pub limits: LaneLimitsDocument,
+    pub limits: LaneLimits,
     /// The policy whose budget, breaker and limits it has.
-    pub rules_from: RulesFrom,
-}
-
-/// How many tasks wait in a lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WaitingCounts {
-    /// For their first attempt.
-    pub first_attempts: u64,
-    /// For a retry.
-    pub retries: u64,
+    pub rules_from: Option<RulesFrom>,
 }
 
 /// How a lane's retry budget stands.
@@ -78,10 +72,6 @@ pub struct WaitingCounts {
 pub struct BudgetDocument {
     /// How much of it is used, 0.0 to 1.0.
     pub utilization_ratio: f64,
-    /// Retries allowed for each first attempt.
-    pub ratio: f64,
-    /// Over how long they are counted.
-    pub window_ms: u64,
 }
 
 /// How a lane's breaker stands.
@@ -90,20 +80,8 @@ pub struct BudgetDocument {
 pub struct BreakerDocument {
     /// Whether calls go through.
     pub state: BreakerName,
-    /// When it may let a probe through, while it is open.
+    /// When it may let a probe through, while it is open and that is known.
     pub until: Option<u64>,
-}
-
-/// The limits that hold for a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LaneLimitsDocument {
-    /// Attempts in flight, retries included.
-    pub in_flight_max: u32,
-    /// Retries in flight.
-    pub retries_in_flight_max: u32,
-    /// Attempts started in a second; null if there is no such limit.
-    pub rate_per_second: Option<u32>,
 }
 
 /// A policy and its version.
@@ -116,7 +94,8 @@ pub struct RulesFrom {
     pub version: u32,
 }
 
-/// The limits that somebody sets on a lane; what is left out stays with the policy.
+/// The limits of a lane. Where somebody sets them, what is left out stays with the policy; where
+/// they are told, what is left out does not limit.
 ///
 /// ```
 /// use relent_api::{LaneLimits, Limits};
@@ -126,18 +105,25 @@ pub struct RulesFrom {
 /// assert_eq!(limits.in_flight_max, None);
 /// # Ok::<(), relent_api::Problem>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaneLimits {
     /// Attempts in flight, retries included.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u32>,
     /// Retries in flight.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries_in_flight_max: Option<u32>,
     /// Attempts started in a second.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_second: Option<u32>,
+}
+
+impl BreakerDocument {
+    /// A breaker in this state, until nobody says when.
+    pub fn new(state: BreakerState) -> BreakerDocument {
+        BreakerDocument { state: state.into(), until: None }
+    }
 }
 
 impl LaneLimits {

@@ -9,22 +9,23 @@
 //!
 //! - [`NewTask`], [`parse_batch`], [`parse_lines`]: tasks;
 //! - [`parse_policy`], [`LaneLimits`], [`RedriveRequest`]: what people set and ask for;
-//! - [`TaskQuery`], [`PageQuery`], [`Include`], [`PurgeQuery`]: query strings;
+//! - [`TaskQuery`], [`PageQuery`], [`PolicyQuery`], [`Include`]: query strings;
 //! - [`Limits`]: how much of anything there may be.
 //!
 //! What goes out:
 //!
 //! - [`Problem`] and [`Code`]: how a request is refused;
-//! - [`TaskDocument`], [`AttemptDocument`], [`LaneDocument`], [`PolicyView`], [`EventDocument`], in
+//! - [`TaskDocument`], [`AttemptDocument`], [`LaneDocument`], [`PolicyDocument`], [`EventDocument`], in
 //!   a [`Page`] where there are many;
 //! - [`OPENAPI`]: all of it, described.
 
 mod attempt;
 mod batch;
+mod dead_letter;
+mod error_message;
 mod event;
 #[cfg(test)]
 mod examples;
-mod failure_message;
 mod fields;
 mod filter;
 mod headers;
@@ -38,7 +39,6 @@ mod page;
 mod parameters;
 mod policy_document;
 mod problem;
-mod purge;
 mod redrive;
 mod report;
 mod target;
@@ -46,25 +46,22 @@ mod task;
 mod task_document;
 mod time;
 
-pub use attempt::{AttemptDocument, Decided, EffectName, PhasesDocument, roll_text};
+pub use attempt::{AttemptDocument, Decided, EffectName, PhaseDocument, roll_text};
 pub use batch::{BatchDocument, parse_batch, parse_lines};
-pub use event::{EventDocument, EventType};
-pub use failure_message::failure_message;
+pub use dead_letter::{DeadLetterDocument, PurgeReport};
+pub use error_message::error_message;
+pub use event::{EventDocument, EventKind};
 pub use filter::{Include, PageQuery, TaskFilter, TaskQuery};
 pub use headers::{HeaderText, REDACTED, redacted_headers};
-pub use lane::{
-    BreakerDocument, BreakerName, BudgetDocument, LaneDocument, LaneLimits, LaneLimitsDocument,
-    RulesFrom, WaitingCounts,
-};
+pub use lane::{BreakerDocument, BreakerName, BudgetDocument, LaneDocument, LaneLimits, RulesFrom};
 pub use limits::Limits;
 pub use method::Method;
 pub use names::UnknownName;
 pub use openapi::OPENAPI;
 pub use page::Page;
-pub use policy_document::{PolicyView, WaivedDocument, parse_policy};
+pub use policy_document::{PolicyDocument, PolicyQuery, WaivedDocument, parse_policy};
 pub use problem::{Code, FieldError, Place, Problem};
-pub use purge::{PurgeQuery, PurgeReport};
-pub use redrive::{DeadLetters, RedriveReport, RedriveRequest, SkippedDeadLetter};
+pub use redrive::{RedriveReport, RedriveRequest, Selection};
 pub use target::Target;
 pub use task::{DEFAULT_POLICY_ID, First, NewTask};
 pub use task_document::{CreatedDocument, Payload, Status, TaskDocument, WaitingReason};

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 use crate::limits::Limits;
+use crate::parameters::{self, Parameters};
 use crate::problem::Problem;
 use crate::report::{Report, Wrong};
 
 /// A policy, one version of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PolicyView {
+pub struct PolicyDocument {
     /// Which version: 1, and one more each time the policy is changed.
     pub version: u32,
     /// When this version was registered; 0 for what comes with relent.
@@ -26,6 +27,13 @@ pub struct PolicyView {
     /// What it says, field by field.
     #[serde(flatten)]
     pub policy: PolicySpec,
+}
+
+/// The query of one policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyQuery {
+    /// Which version, if not the latest.
+    pub version: Option<u32>,
 }
 
 /// A departure from the standard and the waiver that allows it.
@@ -46,6 +54,38 @@ pub struct WaivedDocument {
     pub reason: String,
     /// The last day it holds.
     pub expires: String,
+}
+
+impl PolicyDocument {
+    /// A version of a policy, as it is told now.
+    pub fn new(
+        policy: &Policy,
+        version: u32,
+        created_at: Timestamp,
+        built_in: bool,
+        now: Timestamp,
+    ) -> PolicyDocument {
+        PolicyDocument {
+            version,
+            created_at: created_at.as_millis(),
+            built_in,
+            waived: policy.waived(now).iter().map(WaivedDocument::from).collect(),
+            policy: policy.spec().clone(),
+        }
+    }
+}
+
+impl PolicyQuery {
+    /// Reads `version`.
+    ///
+    /// # Errors
+    ///
+    /// When it is no version, or there are other parameters.
+    pub fn parse(query: &str) -> Result<PolicyQuery, Problem> {
+        let mut parameters = Parameters::of(query);
+        let version = parameters.read("version", |text| parameters::number(text, 1, u32::MAX));
+        parameters.finish(PolicyQuery { version })
+    }
 }
 
 impl From<&Waived> for WaivedDocument {
@@ -130,9 +170,9 @@ mod tests {
     fn what_is_told_can_be_sent_back() {
         for preset in PolicySpec::presets() {
             let policy = PolicySpec { policy_id: "mine".to_owned(), ..preset };
-            let view = PolicyView { policy, ..examples::policy() };
+            let view = PolicyDocument { policy, ..examples::policy() };
             let json = serde_json::to_string(&view).unwrap();
-            let read: PolicyView = serde_json::from_str(&json).unwrap();
+            let read: PolicyDocument = serde_json::from_str(&json).unwrap();
             assert_eq!(read, view);
             assert_eq!(parse(&json, Some("mine")).unwrap().spec(), &view.policy);
         }
@@ -169,10 +209,20 @@ mod tests {
             "maxAttempts": 8, "waivers": [{"rule": "R-2", "approver": "board", "reason": "slow",
             "expires": "2999-01-01"}]}"#;
         let policy = parse(json, None).unwrap();
-        let waived = policy.waived(Timestamp::ZERO);
-        let waived = WaivedDocument::from(&waived[0]);
+        let at = Timestamp::from_millis(5);
+        let document = PolicyDocument::new(&policy, 1, at, false, Timestamp::ZERO);
+        let waived = &document.waived[0];
         assert_eq!(waived.pointer, "/maxAttempts");
         assert_eq!((waived.rule.as_str(), waived.approver.as_str()), ("R-2", "board"));
+    }
+
+    #[test]
+    fn a_version_may_be_asked_for() {
+        assert_eq!(PolicyQuery::parse(""), Ok(PolicyQuery { version: None }));
+        assert_eq!(PolicyQuery::parse("version=3"), Ok(PolicyQuery { version: Some(3) }));
+        for query in ["version=0", "version=x", "version=1&version=2", "v=1"] {
+            assert!(PolicyQuery::parse(query).is_err(), "{query}");
+        }
     }
 
     proptest! {

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fields::Fields;
-use crate::filter::TaskFilter;
+use crate::filter::{self, TaskFilter};
 use crate::json::Text;
 use crate::limits::Limits;
-use crate::problem::{Code, Problem, pointer};
+use crate::problem::{Problem, pointer};
 use crate::report::{Report, Wrong};
 use crate::task::check;
 
-const NUMBER_MAX: u32 = 1_000_000;
+const RATE_MAX: u32 = 1_000_000;
 const ID_CHARS_MAX: usize = 64;
 
 /// Which dead letters are to be redriven, and how.
@@ -27,24 +27,29 @@ const ID_CHARS_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedriveRequest {
     /// Which ones.
-    pub which: DeadLetters,
+    pub selection: Selection,
     /// Whether only to tell what would be redriven.
     pub dry_run: bool,
     /// How many first attempts may become due in a second; the lane's own limits hold anyway.
     pub rate_per_second: Option<u32>,
     /// The policy they are retried by from now on, if not their own.
     pub policy_id: Option<String>,
-    /// How many at most.
-    pub limit: Option<u32>,
 }
 
 /// Some dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeadLetters {
+pub enum Selection {
     /// Those with these ids.
     Ids(Vec<String>),
-    /// Those that pass a filter.
-    Filter(TaskFilter),
+    /// Those that pass a filter, a page of them.
+    Filter {
+        /// Which ones.
+        filter: TaskFilter,
+        /// Where to go on.
+        cursor: Option<String>,
+        /// How many at most.
+        limit: u32,
+    },
 }
 
 /// What a redrive came to.
@@ -53,24 +58,14 @@ pub enum DeadLetters {
 pub struct RedriveReport {
     /// Whether nothing was changed.
     pub dry_run: bool,
-    /// How many dead letters were meant.
-    pub matched: u64,
-    /// How many were redriven, or would be.
+    /// How many were redriven.
     pub redriven: u64,
-    /// The first of those.
+    /// Those that were redriven, or would be.
     pub task_ids: Vec<String>,
-    /// Those that were meant and cannot be redriven.
-    pub skipped: Vec<SkippedDeadLetter>,
-}
-
-/// A dead letter that cannot be redriven.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SkippedDeadLetter {
-    /// Its id, as it was given.
-    pub task_id: String,
-    /// Why not.
-    pub because: Code,
+    /// Those that were meant and are no dead letters.
+    pub refused: Vec<String>,
+    /// What to send as `cursor` to go on; null when none are left.
+    pub next_cursor: Option<String>,
 }
 
 impl RedriveRequest {
@@ -82,20 +77,26 @@ impl RedriveRequest {
     pub fn parse(json: &[u8], limits: &Limits) -> Result<RedriveRequest, Problem> {
         let mut fields = Fields::of_document(json, limits)?;
         let mut report = Report::default();
-        let which = which(&mut fields, limits, &mut report);
+        let selection = selection(&mut fields, limits, &mut report);
         let dry_run = fields.read("dryRun", "true or false", &mut report).unwrap_or_default();
-        let rate_per_second = fields.number("ratePerSecond", 1, NUMBER_MAX, &mut report);
+        let rate_per_second = fields.number("ratePerSecond", 1, RATE_MAX, &mut report);
         let policy_id = fields.read_as("policyId", check::policy_id, &mut report);
-        let limit = fields.number("limit", 1, NUMBER_MAX, &mut report);
         fields.finish("a redrive", &mut report);
-        let request =
-            which.map(|which| RedriveRequest { which, dry_run, rate_per_second, policy_id, limit });
+        let request = selection.map(|selection| RedriveRequest {
+            selection,
+            dry_run,
+            rate_per_second,
+            policy_id,
+        });
         report.finish(request)
     }
 }
 
-fn which(fields: &mut Fields<'_>, limits: &Limits, report: &mut Report) -> Option<DeadLetters> {
+fn selection(fields: &mut Fields<'_>, limits: &Limits, report: &mut Report) -> Option<Selection> {
     let (ids, filter) = (fields.get("ids").is_some(), fields.get("filter"));
+    let cursor = fields.read_as("cursor", filter::cursor, report);
+    let limit_max = u32::try_from(limits.batch_tasks_max).unwrap_or(u32::MAX);
+    let limit = fields.number("limit", 1, limit_max, report);
     match (ids, filter) {
         (true, Some(_)) => {
             report.at("/filter", Wrong::new("both", "left out when ids are given"));
@@ -108,13 +109,14 @@ fn which(fields: &mut Fields<'_>, limits: &Limits, report: &mut Report) -> Optio
         }
         (true, None) => {
             let ids: Vec<Text<'_>> = fields.read("ids", "a list of ids", report)?;
-            Some(DeadLetters::Ids(checked(ids, limits, report)))
+            Some(Selection::Ids(checked(ids, limits, report)))
         }
         (false, Some(value)) => {
             let mut fields = Fields::of(value, "/filter", report)?;
             let filter = TaskFilter::in_fields(&mut fields, limits, report);
             fields.finish("a filter", report);
-            Some(DeadLetters::Filter(filter))
+            let limit = limit.unwrap_or(limits.page_items_max);
+            Some(Selection::Filter { filter: filter.of_dead_letters(), cursor, limit })
         }
     }
 }
@@ -147,26 +149,27 @@ mod tests {
     #[test]
     fn dead_letters_are_named_by_id_or_by_filter() {
         let request = parse(r#"{"ids": ["a", "b"], "dryRun": true, "policyId": "p"}"#).unwrap();
-        assert_eq!(request.which, DeadLetters::Ids(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(request.selection, Selection::Ids(vec!["a".to_owned(), "b".to_owned()]));
         assert!(request.dry_run);
         assert_eq!(request.policy_id.as_deref(), Some("p"));
 
         let request = parse(
             r#"{"filter": {"endedBecause": "permanent", "createdAfter": 5,
-                "createdBefore": "1970-01-01T00:00:01Z"}, "limit": 10}"#,
+                "createdBefore": "1970-01-01T00:00:01Z"}, "limit": 10, "cursor": "c"}"#,
         )
         .unwrap();
         let filter = TaskFilter {
             ended_because: Some(GiveUpReason::Permanent),
             created_after: Some(Timestamp::from_millis(5)),
             created_before: Some(Timestamp::from_secs(1)),
-            ..TaskFilter::default()
+            ..TaskFilter::default().of_dead_letters()
         };
-        assert_eq!(request.which, DeadLetters::Filter(filter));
-        assert_eq!(request.limit, Some(10));
+        let cursor = Some("c".to_owned());
+        assert_eq!(request.selection, Selection::Filter { filter, cursor, limit: 10 });
+        let filter = TaskFilter::default().of_dead_letters();
         assert_eq!(
-            parse(r#"{"filter": {}}"#).unwrap().which,
-            DeadLetters::Filter(TaskFilter::default())
+            parse(r#"{"filter": {}}"#).unwrap().selection,
+            Selection::Filter { filter, cursor: None, limit: 200 }
         );
     }
 
@@ -185,7 +188,8 @@ mod tests {
             (r#"{"filter": {"endedBecause": "x"}}"#, "/filter/endedBecause", "a reason"),
             (r#"{"filter": {}, "dryRun": "yes"}"#, "/dryRun", "true or false"),
             (r#"{"filter": {}, "ratePerSecond": 0}"#, "/ratePerSecond", "1 to 1000000"),
-            (r#"{"filter": {}, "limit": -1}"#, "/limit", "1 to 1000000"),
+            (r#"{"filter": {}, "limit": -1}"#, "/limit", "1 to 1000"),
+            (r#"{"filter": {}, "cursor": ""}"#, "/cursor", "nextCursor"),
             (r#"{"filter": {}, "dryrun": true}"#, "/dryrun", "did you mean dryRun?"),
         ];
         for (json, pointer, expected) in cases {

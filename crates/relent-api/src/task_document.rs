@@ -158,6 +158,12 @@ pub struct CreatedDocument {
 #[serde(transparent)]
 pub struct Payload(pub String);
 
+impl From<String> for Payload {
+    fn from(text: String) -> Payload {
+        Payload(text)
+    }
+}
+
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({} bytes)", self.0.len())

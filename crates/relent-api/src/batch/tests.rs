@@ -106,7 +106,7 @@ fn a_key_may_be_repeated_with_the_same_content_only() {
     let (one, other) = (task(1), json!({"targetUrl": "https://a.b/", "idempotencyKey": "k-1"}));
     assert_eq!(parse(&json!([one, one]).to_string()).unwrap().len(), 2);
     let problem = parse(&json!([one, task(2), other]).to_string()).unwrap_err();
-    assert_eq!(pointers(&problem), ["/2/idempotencyKey"]);
+    assert_eq!((problem.code, pointers(&problem)), (Code::KeyConflict, vec!["/2/idempotencyKey"]));
     assert!(problem.detail.contains("the key of task 0"));
 }
 

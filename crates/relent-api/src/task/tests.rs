@@ -329,8 +329,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map("[a-z-]{0,8}", inner, 0..4)
-                .prop_map(|map| Value::from_iter(map)),
+            prop::collection::btree_map("[a-z-]{0,8}", inner, 0..4).prop_map(Value::from_iter),
         ]
     })
 }

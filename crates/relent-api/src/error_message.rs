@@ -7,15 +7,15 @@ use relent_policy::{Class, FailureKind, Fault};
 /// The sentence for a failure.
 ///
 /// ```
-/// use relent_api::failure_message;
+/// use relent_api::error_message;
 /// use relent_policy::{FailureKind, Fault};
 ///
 /// let refused = FailureKind::Fault(Fault::ConnectRefused);
-/// assert_eq!(failure_message(refused), "the target's port is closed");
+/// assert_eq!(error_message(refused), "the target's port is closed");
 /// let busy = FailureKind::Http(503);
-/// assert_eq!(failure_message(busy), "the target answered 503 Service Unavailable");
+/// assert_eq!(error_message(busy), "the target answered 503 Service Unavailable");
 /// ```
-pub fn failure_message(failure: FailureKind) -> String {
+pub fn error_message(failure: FailureKind) -> String {
     match failure {
         FailureKind::Http(status) => {
             let known = StatusCode::from_u16(status).ok();
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn statuses_and_codes_are_named_where_they_have_a_name() {
-        assert_eq!(failure_message(FailureKind::Http(599)), "the target answered 599");
-        let unavailable = failure_message(FailureKind::Grpc(14));
+        assert_eq!(error_message(FailureKind::Http(599)), "the target answered 599");
+        let unavailable = error_message(FailureKind::Grpc(14));
         assert_eq!(unavailable, "the target answered gRPC 14 UNAVAILABLE");
-        assert_eq!(failure_message(FailureKind::Grpc(99)), "the target answered gRPC 99");
+        assert_eq!(error_message(FailureKind::Grpc(99)), "the target answered gRPC 99");
     }
 }
