@@ -1,0 +1,146 @@
+//! `/lanes`: what each dependency's traffic is held to, and holding it. REQ-G3, REQ-K1, REQ-L6.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ::http::StatusCode;
+use axum::extract::{Path, Request, State};
+use relent_api::{
+    BreakerDocument, BudgetDocument, Code, LaneDocument, LaneLimits, Page, Problem, RulesFrom,
+};
+use relent_policy::Timestamp;
+use relent_store::{Counts, LaneId, LaneSettings};
+
+use super::{Handled, Refused, body, json, tenant};
+use crate::lanes::{Held, Lane};
+use crate::service::Service;
+
+/// `GET /lanes`.
+pub(super) async fn list(State(service): State<Arc<Service>>) -> Handled {
+    let counts = counts(&service).await?;
+    let lanes = service.lanes.of_tenant(&tenant());
+    let items: Vec<_> = lanes.iter().map(|lane| document(&service, lane, &counts)).collect();
+    Ok(json(StatusCode::OK, &Page { items, next_cursor: None }))
+}
+
+/// `GET /lanes/{laneId}`.
+pub(super) async fn get(
+    State(service): State<Arc<Service>>,
+    Path(lane_id): Path<String>,
+) -> Handled {
+    let lane = find(&service, &lane_id)?;
+    answer(&service, &lane).await
+}
+
+/// `POST /lanes/{laneId}/pause`: nothing more is sent. What is under way ends.
+pub(super) async fn pause(
+    State(service): State<Arc<Service>>,
+    Path(lane_id): Path<String>,
+) -> Handled {
+    set_paused(&service, &lane_id, true).await
+}
+
+/// `POST /lanes/{laneId}/resume`.
+pub(super) async fn resume(
+    State(service): State<Arc<Service>>,
+    Path(lane_id): Path<String>,
+) -> Handled {
+    set_paused(&service, &lane_id, false).await
+}
+
+async fn set_paused(service: &Service, lane_id: &str, paused: bool) -> Handled {
+    let lane = find(service, lane_id)?;
+    let changed = lane.settings().paused != paused;
+    set(service, &lane, LaneSettings { paused, ..lane.settings() }).await?;
+    if changed {
+        service.events.paused(&lane, paused, service.store.now());
+    }
+    answer(service, &lane).await
+}
+
+/// `PUT /lanes/{laneId}/limits`: what is left out is the policy's again.
+pub(super) async fn limits(
+    State(service): State<Arc<Service>>,
+    Path(lane_id): Path<String>,
+    request: Request,
+) -> Handled {
+    let lane = find(&service, &lane_id)?;
+    body::kind(&request)?;
+    let document = body::read(request, service.limits.request_bytes_max).await?;
+    let limits = LaneLimits::parse(&document, &service.limits)?;
+    let settings = LaneSettings {
+        paused: lane.settings().paused,
+        in_flight_max: limits.in_flight_max,
+        retries_in_flight_max: limits.retries_in_flight_max,
+        rate_per_second: limits.rate_per_second,
+    };
+    set(&service, &lane, settings).await?;
+    answer(&service, &lane).await
+}
+
+async fn set(service: &Service, lane: &Lane, settings: LaneSettings) -> Result<(), Refused> {
+    if !service.store.set_lane(&tenant(), lane.id, settings).await? {
+        return Err(not_found(&lane.id.to_string()));
+    }
+    lane.set(settings);
+    service.inbox.freed(lane.id);
+    Ok(())
+}
+
+fn find(service: &Service, lane_id: &str) -> Result<Arc<Lane>, Refused> {
+    let id: LaneId = lane_id.parse().map_err(|_| not_found(lane_id))?;
+    let lane = service.lanes.get(id).filter(|lane| lane.tenant == tenant());
+    lane.ok_or_else(|| not_found(lane_id))
+}
+
+fn not_found(lane_id: &str) -> Refused {
+    let shown: String = lane_id.chars().take(40).collect();
+    Problem::new(Code::LaneNotFound, format!("there is no lane `{shown}`; GET /lanes lists them"))
+        .into()
+}
+
+async fn counts(service: &Service) -> Result<HashMap<LaneId, Counts>, Refused> {
+    Ok(service.store.counts().await?.into_iter().collect())
+}
+
+async fn answer(service: &Service, lane: &Lane) -> Handled {
+    let counts = counts(service).await?;
+    Ok(json(StatusCode::OK, &document(service, lane, &counts)))
+}
+
+fn document(service: &Service, lane: &Lane, counts: &HashMap<LaneId, Counts>) -> LaneDocument {
+    let now = service.store.now();
+    let view = lane.view(now);
+    let counts = counts.get(&lane.id).copied().unwrap_or_default();
+    let policy = service.policies.get(lane.policy);
+    // A lane counts as held when something waits that is held.
+    let held =
+        [relent_policy::Turn::First, relent_policy::Turn::Retry].map(|turn| lane.held(turn, now));
+    let held = held.into_iter().flatten().next();
+    let until = |held: Held| (held.until < Timestamp::MAX).then(|| held.until.as_millis_ceil());
+    LaneDocument {
+        lane_id: lane.id.to_string(),
+        dependency: lane.dependency.to_string(),
+        paused: view.settings.paused,
+        blocked_by: held.map(|held| held.reason),
+        blocked_until: held.and_then(until),
+        in_flight: view.in_flight,
+        retries_in_flight: view.retries_in_flight,
+        waiting_first: counts.first,
+        waiting_retries: counts.retries,
+        dead_letters: counts.dead_letters,
+        budget: view
+            .budget_utilization
+            .map(|utilization_ratio| BudgetDocument { utilization_ratio }),
+        breaker: view.breaker.map(BreakerDocument::new),
+        limits: LaneLimits {
+            in_flight_max: Some(view.limits.in_flight_max),
+            retries_in_flight_max: Some(view.limits.retries_in_flight_max),
+            rate_per_second: view.limits.rate_per_second,
+        },
+        rules_from: policy.map(|policy| RulesFrom {
+            policy_id: policy.policy_id.clone(),
+            version: policy.version,
+        }),
+    }
+}

@@ -1,0 +1,296 @@
+//! Lanes in the running service: the engine's gates behind a lock, and what is told about them.
+//!
+//! A lane's budget, breaker and limits are those of the policy that opened it, under what people
+//! have set since. Their memory is saved every second and at the end, and taken up again at the
+//! start. REQ-G2, REQ-K1, REQ-K2, REQ-L6.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use relent_api::WaitingReason;
+use relent_policy::{
+    Breaker, BreakerSnapshot, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits,
+    Lane as Gates, Outcome, Pass, Policy, Refusal, Timestamp, Turn,
+};
+use relent_store::{LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
+
+/// Every lane of the service, by id and by name.
+#[derive(Debug, Default)]
+pub(crate) struct LaneBook {
+    by_id: RwLock<HashMap<LaneId, Arc<Lane>>>,
+    by_name: RwLock<HashMap<TenantId, HashMap<String, Arc<Lane>>>>,
+}
+
+/// One lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) id: LaneId,
+    pub(crate) tenant: TenantId,
+    pub(crate) dependency: Arc<str>,
+    pub(crate) policy: PolicyKey,
+    state: Mutex<LaneState>,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    gates: Gates,
+    settings: LaneSettings,
+    /// The limits of the policy, which hold where people have set nothing.
+    policy_limits: ConcurrencyLimits,
+    held: [Option<Held>; 2],
+    /// Whether there is something to save.
+    changed: bool,
+}
+
+/// Why a line of a lane is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) reason: WaitingReason,
+    /// [`Timestamp::MAX`]: until something happens.
+    pub(crate) until: Timestamp,
+}
+
+/// What a lane looks like from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneView {
+    pub(crate) settings: LaneSettings,
+    pub(crate) limits: ConcurrencyLimits,
+    pub(crate) in_flight: u32,
+    pub(crate) retries_in_flight: u32,
+    pub(crate) budget_utilization: Option<f64>,
+    pub(crate) breaker: Option<BreakerState>,
+}
+
+/// How the breaker stands after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) breaker_before: Option<BreakerState>,
+    pub(crate) breaker_after: Option<BreakerState>,
+    pub(crate) estimated_call: Duration,
+}
+
+/// How often a line that waits for budget asks again.
+const BUDGET_RECHECK: Duration = Duration::from_millis(100);
+
+impl LaneBook {
+    pub(crate) fn get(&self, id: LaneId) -> Option<Arc<Lane>> {
+        read(&self.by_id).get(&id).cloned()
+    }
+
+    pub(crate) fn named(&self, tenant: &TenantId, dependency: &str) -> Option<Arc<Lane>> {
+        read(&self.by_name).get(tenant)?.get(dependency).cloned()
+    }
+
+    pub(crate) fn of_tenant(&self, tenant: &TenantId) -> Vec<Arc<Lane>> {
+        let by_name = read(&self.by_name);
+        let mut lanes: Vec<_> =
+            by_name.get(tenant).map(|lanes| lanes.values().cloned().collect()).unwrap_or_default();
+        lanes.sort_unstable_by_key(|lane: &Arc<Lane>| lane.id);
+        lanes
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Lane>> {
+        read(&self.by_id).values().cloned().collect()
+    }
+
+    /// Takes a stored lane up; the one that is there already, if it is.
+    pub(crate) fn add(&self, record: LaneRecord, policy: &Policy) -> Arc<Lane> {
+        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        let lane = by_id.entry(record.id).or_insert_with(|| Arc::new(Lane::new(record, policy)));
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        let names = by_name.entry(lane.tenant.clone()).or_default();
+        names.insert(lane.dependency.to_string(), Arc::clone(lane));
+        Arc::clone(lane)
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lane {
+    fn new(record: LaneRecord, policy: &Policy) -> Lane {
+        let spec = policy.spec();
+        let budget = spec.budget.map(service_floor).map(|rules| {
+            let restored = record.budget.and_then(|kept| Budget::restore(rules, kept).ok());
+            restored.unwrap_or_else(|| Budget::new(rules))
+        });
+        let breaker = spec.breaker.map(|rules| {
+            let restored = record.breaker.and_then(|kept| Breaker::restore(rules, kept).ok());
+            restored.unwrap_or_else(|| Breaker::new(rules))
+        });
+        let mut gates = Gates::new(policy).with_state(budget, breaker);
+        gates.set_limits(limits(spec.concurrency, record.settings));
+        Lane {
+            id: record.id,
+            tenant: record.tenant,
+            dependency: record.dependency.into(),
+            policy: record.policy,
+            state: Mutex::new(LaneState {
+                gates,
+                settings: record.settings,
+                policy_limits: spec.concurrency,
+                held: [None; 2],
+                changed: false,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy to ask how many attempts would be let through. `None` while people hold the lane.
+    pub(crate) fn trial(&self) -> Option<Gates> {
+        let state = self.state();
+        (!state.settings.paused).then_some(state.gates)
+    }
+
+    /// Starts an attempt that a trial let through.
+    pub(crate) fn start(&self, turn: Turn, now: Timestamp, roll: u64) -> Pass {
+        let mut state = self.state();
+        state.changed = true;
+        state.held[index(turn)] = None;
+        let admitted = match turn {
+            Turn::First => state.gates.admit(turn, now),
+            Turn::Retry => match state.gates.reserve_retry(now, roll) {
+                Err(refusal) => Err(refusal),
+                Ok(reservation) => state
+                    .gates
+                    .admit(turn, now)
+                    .inspect_err(|_| state.gates.release(reservation, now)),
+            },
+        };
+        admitted.unwrap_or_else(|_| state.gates.admit_anyway(turn, now))
+    }
+
+    /// Learns how an attempt ended.
+    pub(crate) fn finish(
+        &self,
+        pass: Pass,
+        outcome: &Outcome,
+        now: Timestamp,
+        roll: u64,
+    ) -> Finished {
+        let mut state = self.state();
+        let breaker_before = state.gates.breaker().map(|breaker| breaker.state(now));
+        state.gates.finish(pass, outcome, now, roll);
+        state.changed = true;
+        Finished {
+            breaker_before,
+            breaker_after: state.gates.breaker().map(|breaker| breaker.state(now)),
+            estimated_call: state.gates.estimated_call(),
+        }
+    }
+
+    /// Frees the place of an attempt that was not made.
+    pub(crate) fn abandon(&self, pass: Pass, now: Timestamp) {
+        self.state().gates.abandon(pass, now);
+    }
+
+    /// Notes that a line is held for a refusal, and says until when.
+    pub(crate) fn hold(
+        &self,
+        turn: Turn,
+        refusal: Option<Refusal>,
+        now: Timestamp,
+        roll: u64,
+    ) -> Held {
+        let mut state = self.state();
+        let held = match refusal {
+            None => Held { reason: WaitingReason::Paused, until: Timestamp::MAX },
+            Some(Refusal::Concurrency) => {
+                Held { reason: WaitingReason::Concurrency, until: Timestamp::MAX }
+            }
+            Some(Refusal::RateLimited { until }) => {
+                Held { reason: WaitingReason::RateLimited, until }
+            }
+            Some(Refusal::BreakerOpen { until }) => {
+                Held { reason: WaitingReason::BreakerOpen, until }
+            }
+            Some(Refusal::Budget) => {
+                // The trial was refused on a copy; the breaker must hear of it too.
+                if let Ok(reservation) = state.gates.reserve_retry(now, roll) {
+                    state.gates.release(reservation, now);
+                }
+                Held { reason: WaitingReason::Budget, until: now + BUDGET_RECHECK }
+            }
+        };
+        state.held[index(turn)] = Some(held);
+        held
+    }
+
+    /// Sets what people set.
+    pub(crate) fn set(&self, settings: LaneSettings) {
+        let mut state = self.state();
+        state.settings = settings;
+        let limits = limits(state.policy_limits, settings);
+        state.gates.set_limits(limits);
+        state.held = [None; 2];
+    }
+
+    pub(crate) fn settings(&self) -> LaneSettings {
+        self.state().settings
+    }
+
+    /// Why a line is held, if it is.
+    pub(crate) fn held(&self, turn: Turn, now: Timestamp) -> Option<Held> {
+        let state = self.state();
+        if state.settings.paused {
+            return Some(Held { reason: WaitingReason::Paused, until: Timestamp::MAX });
+        }
+        state.held[index(turn)].filter(|held| held.until > now)
+    }
+
+    pub(crate) fn view(&self, now: Timestamp) -> LaneView {
+        let state = self.state();
+        LaneView {
+            settings: state.settings,
+            limits: state.gates.limits(),
+            in_flight: state.gates.in_flight(),
+            retries_in_flight: state.gates.retries_in_flight(),
+            budget_utilization: state
+                .gates
+                .budget()
+                .copied()
+                .map(|mut budget| budget.utilization_ratio(now)),
+            breaker: state.gates.breaker().map(|breaker| breaker.state(now)),
+        }
+    }
+
+    /// What is to be saved, if it has changed since it was asked for.
+    pub(crate) fn changed(
+        &self,
+    ) -> Option<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)> {
+        let mut state = self.state();
+        if !std::mem::take(&mut state.changed) {
+            return None;
+        }
+        let budget = state.gates.budget().map(Budget::snapshot);
+        Some((self.id, budget, state.gates.breaker().map(Breaker::snapshot)))
+    }
+}
+
+fn index(turn: Turn) -> usize {
+    usize::from(turn == Turn::Retry)
+}
+
+fn limits(policy: ConcurrencyLimits, settings: LaneSettings) -> ConcurrencyLimits {
+    ConcurrencyLimits {
+        in_flight_max: settings.in_flight_max.unwrap_or(policy.in_flight_max),
+        retries_in_flight_max: settings
+            .retries_in_flight_max
+            .unwrap_or(policy.retries_in_flight_max),
+        rate_per_second: settings.rate_per_second.or(policy.rate_per_second),
+    }
+}
+
+/// A lane serves a whole company, where a library's floor is for one process: ten retries a second
+/// instead of ten in thirty, unless the policy asks for another floor.
+fn service_floor(rules: BudgetRules) -> BudgetRules {
+    let usual = BudgetRules::default();
+    let is_usual =
+        (rules.floor_retries, rules.floor_window) == (usual.floor_retries, usual.floor_window);
+    if is_usual { BudgetRules { floor_window: Duration::from_secs(1), ..rules } } else { rules }
+}

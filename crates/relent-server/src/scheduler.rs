@@ -1,0 +1,309 @@
+//! Claims what is due, lane by lane, and starts its attempts.
+//!
+//! One thread of its own. It sleeps until the next alarm of its [`Lines`] or until it is told of
+//! something: a task that became due earlier (the store tells), a place that became free (an attempt
+//! tells), a lane that people changed. It never polls. A thread and not a task of the runtime,
+//! because a runtime's timers are a millisecond wide, and lateness is what this service is measured
+//! by.
+//!
+//! A round: take lines in turn; ask a *copy* of each lane how many attempts it would let through;
+//! claim so many from the store in one batch, which counts them durably; start them. Asking before
+//! claiming means that a held lane burns no attempt; asking on a copy means that a lane whose line
+//! turns out shorter than hoped has counted nothing that is not sent. If the breaker opens between
+//! the two, what was claimed goes out all the same, as if it had been sent a moment earlier.
+//!
+//! First attempts and retries each have places of their own in the whole service, too, so that
+//! neither can take all of them. REQ-S3, REQ-S5, REQ-K2, REQ-L6.
+
+mod lines;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use relent_policy::{Lane as Gates, Refusal, Timestamp, Turn};
+use relent_store::{Claims, DueListener, LaneDue, LaneId, Want};
+use tokio::runtime::Handle;
+
+use crate::attempt;
+use crate::lanes::Lane;
+use crate::service::Service;
+pub(crate) use lines::LineKey;
+use lines::Lines;
+
+/// Tasks of one line in one round: the unit of fairness.
+const QUANTUM: u32 = 64;
+/// Tasks of one round.
+const ROUND_MAX: u32 = 512;
+/// How long a round that the store refused waits.
+const STORE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Where the scheduler is told things.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    state: Mutex<Told>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    dues: Vec<LaneDue>,
+    freed: Vec<LaneId>,
+    stop: bool,
+    sleeping: bool,
+}
+
+impl Inbox {
+    /// A place of this lane is free, or people changed it.
+    pub(crate) fn freed(&self, lane: LaneId) {
+        let mut told = self.lock();
+        if told.freed.last() != Some(&lane) {
+            told.freed.push(lane);
+        }
+        self.wake(told);
+    }
+
+    /// Claim nothing more.
+    pub(crate) fn stop(&self) {
+        let mut told = self.lock();
+        told.stop = true;
+        self.wake(told);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self, mut told: MutexGuard<'_, Told>) {
+        if std::mem::take(&mut told.sleeping) {
+            drop(told);
+            self.wake.notify_one();
+        }
+    }
+
+    /// What was told since the last time; waits for at most so long if there is nothing.
+    fn wait(&self, at_most: Duration) -> Told {
+        let mut told = self.lock();
+        if told.dues.is_empty() && told.freed.is_empty() && !told.stop && !at_most.is_zero() {
+            told.sleeping = true;
+            let waited = self.wake.wait_timeout_while(told, at_most, |told| told.sleeping);
+            told = waited.unwrap_or_else(PoisonError::into_inner).0;
+            told.sleeping = false;
+        }
+        let stop = told.stop;
+        std::mem::replace(&mut *told, Told { stop, ..Told::default() })
+    }
+}
+
+impl DueListener for Inbox {
+    fn due(&self, dues: &[LaneDue]) {
+        let mut told = self.lock();
+        told.dues.extend_from_slice(dues);
+        self.wake(told);
+    }
+}
+
+/// The places for attempts of the whole service.
+#[derive(Debug)]
+pub(crate) struct Places {
+    max: [u32; 2],
+    all_max: u32,
+    taken: [AtomicU32; 2],
+}
+
+impl Places {
+    /// So many in all. Retries get at most half of them, first attempts at most four fifths.
+    pub(crate) fn new(all_max: u32) -> Places {
+        let all_max = all_max.max(2);
+        Places {
+            max: [all_max / 5 * 4, all_max / 2].map(|max| max.max(1)),
+            all_max,
+            taken: [const { AtomicU32::new(0) }; 2],
+        }
+    }
+
+    fn free(&self, turn: Turn) -> u32 {
+        let taken = |turn| self.taken[place(turn)].load(Ordering::Relaxed);
+        let all = self.all_max.saturating_sub(taken(Turn::First) + taken(Turn::Retry));
+        self.max[place(turn)].saturating_sub(taken(turn)).min(all)
+    }
+
+    fn take(&self, turn: Turn) {
+        self.taken[place(turn)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives a place back.
+    pub(crate) fn leave(&self, turn: Turn) {
+        self.taken[place(turn)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.iter().map(|taken| taken.load(Ordering::Relaxed)).sum()
+    }
+}
+
+fn place(turn: Turn) -> usize {
+    usize::from(turn == Turn::Retry)
+}
+
+/// So many tasks of a line that its lane would let through.
+struct Planned {
+    key: LineKey,
+    lane: Arc<Lane>,
+    count: u32,
+    /// What the lane said when it was asked for more.
+    refusal: Option<Refusal>,
+}
+
+/// Claims and starts until it is told to stop.
+pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
+    let mut scheduler =
+        Scheduler { service, runtime, lines: Lines::default(), short_of_places: Vec::new() };
+    loop {
+        let told = service.inbox.wait(scheduler.idle_for());
+        if told.stop {
+            return;
+        }
+        scheduler.listen(&told);
+        scheduler.round();
+    }
+}
+
+struct Scheduler<'s> {
+    service: &'s Arc<Service>,
+    runtime: &'s Handle,
+    lines: Lines,
+    /// Lines that wait for a place in the service as a whole.
+    short_of_places: Vec<LineKey>,
+}
+
+impl Scheduler<'_> {
+    /// How long nothing can happen by itself.
+    fn idle_for(&self) -> Duration {
+        match self.lines.next_alarm() {
+            Some(at) => at.saturating_since(self.service.store.now()),
+            None => Duration::from_secs(3_600),
+        }
+    }
+
+    fn listen(&mut self, told: &Told) {
+        let now = self.service.store.now();
+        for due in &told.dues {
+            self.lines.due(LineKey::new(due.lane, due.turn), due.at, now);
+        }
+        for lane in &told.freed {
+            self.lines.let_go(*lane, now);
+        }
+        if !told.freed.is_empty() {
+            for key in self.short_of_places.drain(..) {
+                self.lines.put_back(key, now);
+            }
+        }
+    }
+
+    fn round(&mut self) {
+        let now = self.service.store.now();
+        let planned = self.plan(now);
+        if planned.is_empty() {
+            return;
+        }
+        let wants = planned.iter().map(|planned| Want {
+            lane: planned.key.lane,
+            turn: planned.key.turn(),
+            max: planned.count,
+        });
+        match self.runtime.block_on(self.service.store.claim(wants.collect())) {
+            Ok(claims) => self.start(planned, claims),
+            Err(error) => {
+                tracing::error!(%error, "could not claim due tasks");
+                for planned in planned {
+                    self.lines.hold(planned.key, now + STORE_PAUSE, now);
+                }
+            }
+        }
+    }
+
+    fn plan(&mut self, now: Timestamp) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        let mut trials: HashMap<LaneId, Option<Gates>> = HashMap::new();
+        let mut free = [Turn::First, Turn::Retry].map(|turn| self.service.places.free(turn));
+        let mut count_all = 0;
+        while count_all < ROUND_MAX {
+            let Some(key) = self.lines.take(now) else { break };
+            let turn = key.turn();
+            let Some(lane) = self.service.lanes.get(key.lane) else {
+                // Opened a moment ago: whoever opens a lane tells again once it is in the book.
+                self.lines.hold(key, Timestamp::MAX, now);
+                continue;
+            };
+            let room = free[place(turn)].min(QUANTUM);
+            if room == 0 {
+                self.short_of_places.push(key);
+                continue;
+            }
+            let trial = trials.entry(key.lane).or_insert_with(|| lane.trial());
+            let (count, refusal) = match trial {
+                Some(gates) => let_through(gates, turn, room, now),
+                None => (0, None),
+            };
+            if count == 0 {
+                let held = lane.hold(turn, refusal, now, fastrand::u64(..));
+                self.lines.hold(key, held.until, now);
+                continue;
+            }
+            free[place(turn)] -= count;
+            count_all += count;
+            planned.push(Planned { key, lane, count, refusal });
+        }
+        planned
+    }
+
+    fn start(&mut self, planned: Vec<Planned>, claims: Claims) {
+        let now = self.service.store.now();
+        let mut claimed = claims.claimed.into_iter().peekable();
+        for (planned, next) in planned.into_iter().zip(claims.next) {
+            let Planned { key, lane, count, refusal } = planned;
+            let turn = key.turn();
+            let mut started = 0;
+            while let Some(task) = claimed.next_if(|task| {
+                task.lane == key.lane && Turn::of_attempt(task.history.attempts()) == turn
+            }) {
+                let pass = lane.start(turn, now, fastrand::u64(..));
+                self.service.places.take(turn);
+                started += 1;
+                self.runtime.spawn(attempt::run(
+                    Arc::clone(self.service),
+                    Arc::clone(&lane),
+                    task,
+                    pass,
+                ));
+            }
+            self.lines.served(key, next, now);
+            if started == count
+                && let Some(refusal) = refusal
+            {
+                let held = lane.hold(turn, Some(refusal), now, fastrand::u64(..));
+                self.lines.hold(key, held.until, now);
+            }
+        }
+    }
+}
+
+/// How many of at most `room` attempts the gates would let through now, and what they then said.
+fn let_through(gates: &mut Gates, turn: Turn, room: u32, now: Timestamp) -> (u32, Option<Refusal>) {
+    for count in 0..room {
+        let refused = match turn {
+            Turn::First => gates.admit(turn, now).err(),
+            Turn::Retry => match gates.reserve_retry(now, 0) {
+                Err(refusal) => Some(refusal),
+                Ok(_) => gates.admit(turn, now).err(),
+            },
+        };
+        if refused.is_some() {
+            return (count, refused);
+        }
+    }
+    (room, None)
+}
