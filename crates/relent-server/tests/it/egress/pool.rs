@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use relent_policy::{Fault, Outcome};
 use relent_server::egress::EgressRules;
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::Barrier;
 
 use super::servers::{OK, Peer, Server, answering, answering_then, closed_port};
@@ -27,7 +28,7 @@ async fn a_connection_is_used_again() {
 #[tokio::test]
 async fn a_connection_that_the_server_has_closed_costs_no_attempt() {
     let server = answering_then(OK, async |_| tokio::time::sleep(KEEP_ALIVE).await).await;
-    assert_each_on_its_own_connection(&server).await;
+    assert_each_on_its_own_connection(server).await;
 }
 
 #[tokio::test]
@@ -37,27 +38,32 @@ async fn a_connection_that_the_server_has_reset_costs_no_attempt() {
         peer.reset();
     })
     .await;
-    assert_each_on_its_own_connection(&server).await;
+    assert_each_on_its_own_connection(server).await;
 }
 
 /// How long a server waits for another request.
 const KEEP_ALIVE: Duration = Duration::from_millis(50);
 
-/// Asserts that the target sees each request once, although each finds an ended connection.
-async fn assert_each_on_its_own_connection(server: &Server) {
+/// Asserts that the target sees each request once, although each finds an ended connection. The
+/// requests come from a task that runs right after the server's, before the reactor has its turn.
+async fn assert_each_on_its_own_connection(server: Server) {
     let egress = egress();
-    for attempt in 1..=10 {
-        let answer = send(&egress, post(&server.http(), "payload")).await;
-        assert_eq!(answer.outcome, Outcome::Success, "{answer:?}");
-        server.until_ended(attempt).await;
-        assert_eq!((server.connections(), server.requests().len()), (attempt, attempt as usize));
-    }
+    let attempts = tokio::spawn(async move {
+        for attempt in 1..=10 {
+            let answer = send(&egress, post(&server.http(), "payload")).await;
+            assert_eq!(answer.outcome, Outcome::Success, "{answer:?}");
+            server.until_ended(attempt).await;
+            let seen = (server.connections(), server.requests().len());
+            assert_eq!(seen, (attempt, attempt as usize));
+        }
+    });
+    attempts.await.unwrap();
 }
 
 #[tokio::test]
 async fn a_connection_that_closes_with_its_answer_costs_no_attempt() {
     let server = answering_then(OK, async |_| ()).await;
-    assert_each_on_its_own_connection(&server).await;
+    assert_each_on_its_own_connection(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,6 +100,24 @@ async fn a_request_that_was_read_is_not_sent_again() {
     assert_eq!(fault(&second), Fault::ClosedEarly);
     assert!(second.phases.reused);
     assert_eq!((server.connections(), server.requests().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_get_rid_of_its_body_is_given_up() {
+    let server = Server::start(async |mut peer: Peer| {
+        let mut some = [0; 16];
+        peer.stream.read_exact(&mut some).await.unwrap();
+        peer.write(OK).await.unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let egress = egress();
+    let body = "x".repeat(16 << 20);
+    for attempt in 1..=2 {
+        let answer = send(&egress, post(&server.http(), body.clone())).await;
+        assert_eq!(answer.outcome, Outcome::Success, "{answer:?}");
+        assert_eq!(server.connections(), attempt);
+    }
 }
 
 #[tokio::test]
