@@ -84,7 +84,8 @@ pub enum Then {
     Succeed,
     /// It waits for its next attempt; its past is this.
     RetryAt {
-        /// Not before.
+        /// Not before this time, which is before the task's deadline. If it is not, the task still
+        /// ends, but maybe as late as this.
         at: Timestamp,
         /// What for.
         waiting: Waiting,

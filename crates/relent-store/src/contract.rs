@@ -59,7 +59,8 @@ pub trait Tasks: Send + Sync {
     /// Takes over what nobody else will end, at most so much of it: tasks whose lease has reached
     /// its end, then waiting ones that have reached their deadline. They are in flight under a new
     /// token for [`SWEEP_LEASE`](crate::SWEEP_LEASE); whoever dies over one leaves it to the next
-    /// sweep, for the same reason as before.
+    /// sweep, for the same reason as before. A deadline may be found a little late: milliseconds,
+    /// and more in a long line.
     fn sweep(&self, max: u32) -> Answer<'_, Vec<Swept>>;
 
     /// When something of each line is due, for a service that starts. Lines with nothing waiting
@@ -139,7 +140,7 @@ pub trait Lanes: Send + Sync {
 /// What keeps a store small and sound.
 pub trait Upkeep: Send + Sync {
     /// Deletes some of what is older than it need be: tasks by when they ended, with the rows of
-    /// their attempts, and rows of the attempt log by when the attempt began. Returns how many rows;
+    /// their attempts, and rows of the attempt log by the time of the attempt. Returns how many rows;
     /// 0 when nothing is left to delete.
     fn prune(&self, retention: Retention, max: u32) -> Answer<'_, u64>;
 

@@ -124,10 +124,12 @@ struct Busy(Weak<dyn Store>, mpsc::UnboundedSender<Timestamp>);
 
 impl DueListener for Busy {
     fn due(&self, _: &[LaneDue]) {
-        let store = self.0.upgrade().unwrap();
+        let Some(store) = self.0.upgrade() else { return };
         drop(store.lines());
         store.listen(Arc::new(Busy(self.0.clone(), self.1.clone())));
-        let _ = self.1.send(store.now());
+        let now = store.now();
+        drop(store);
+        let _ = self.1.send(now);
     }
 }
 

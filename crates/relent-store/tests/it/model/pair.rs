@@ -166,6 +166,8 @@ impl Pair {
     }
 
     async fn sweep(&mut self) {
+        // A store may have looked for deadlines just now, and not look again at once.
+        self.clock.advance(Duration::from_millis(1));
         let mut model = self.model.store().sweep(1_000).await.unwrap();
         let mut other = self.other.store().sweep(1_000).await.unwrap();
         model.sort_by_key(|swept| swept.lease.task);
@@ -187,7 +189,7 @@ impl Pair {
         for (pick, result) in results {
             let Some(index) = self.held.len().checked_sub(pick + 1) else { continue };
             let held = &self.held[index];
-            let record = held.record(*result, now);
+            let record = held.record(self.in_time(held, *result, now).await, now);
             records.1.push(Record { lease: held.other, ..record.clone() });
             records.0.push(record);
             used.insert(index);
@@ -200,6 +202,18 @@ impl Pair {
             let stale = self.held.remove(index);
             self.held.insert(0, stale);
         }
+    }
+
+    /// Nothing is to be tried again after its deadline.
+    async fn in_time(&self, held: &Held, result: Result, now: Timestamp) -> Result {
+        let Result::Again(wait) = result else { return result };
+        let mut deadline_at = Timestamp::MAX;
+        for tenant in &self.tenants {
+            if let Some(task) = self.model.store().task(tenant, held.model.task).await.unwrap() {
+                deadline_at = task.deadline_at;
+            }
+        }
+        if now + wait < deadline_at { result } else { Result::GaveUp }
     }
 
     async fn redrive(&self, asker: Asker, tasks: &[Pick], after: Duration, other_policy: bool) {
