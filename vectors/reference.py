@@ -68,7 +68,7 @@ FIELDS = {what: fields.split() for what, fields in {
     "gates": "estimatedCallNs refuse",
     "policy": """assumeRepeatable attemptTimeoutMs backoff breaker budget classLimits concurrency
         connectTimeoutMs context deadLetter initialDelayMs? jitterRatio? jitterType maxAttempts
-        maxDelayMs multiplier? policyId retryAfter retryableFailures? retryableGrpcCodes?
+        maxDelayMs multiplier? policyId responsePreviewBytes retryAfter retryableFailures? retryableGrpcCodes?
         retryableStatusCodes? scheduleMs? totalBudgetMs waivers""",
     "budget": "burst floorRetries floorWindowMs ratio windowMs",
     "breaker": """callsMin coolDownMaxMs coolDownMs exhaustedFailureRatio exhaustedForMs

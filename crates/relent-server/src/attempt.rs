@@ -19,6 +19,7 @@ use crate::events::TaskEvent;
 use crate::lanes::Lane;
 use crate::metrics::AttemptSeen;
 use crate::policies::KnownPolicy;
+use crate::preview;
 use crate::service::Service;
 
 /// What of a lease must be left when an attempt ends: the time to write it down.
@@ -74,7 +75,7 @@ async fn attempt(service: &Service, lane: &Arc<Lane>, claimed: Claimed, pass: Pa
             tls: answer.phases.tls,
             first_byte: answer.phases.first_byte,
         },
-        preview: answer.preview,
+        preview: answer.preview.as_deref().and_then(preview::of),
     };
     let attempt = Told { lane, known: &known, claimed: &claimed, row: &row, now };
     tell_attempt(service, &attempt);
@@ -113,7 +114,7 @@ fn outgoing(claimed: &Claimed, known: &KnownPolicy, now: Timestamp) -> Option<Ou
         body: request.body.clone(),
         connect_timeout: spec.connect_timeout.min(attempt_timeout),
         attempt_timeout,
-        preview_max: 0,
+        preview_max: usize::try_from(spec.response_preview_bytes).unwrap_or(0),
     })
 }
 

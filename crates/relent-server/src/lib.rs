@@ -13,6 +13,7 @@ mod http;
 mod lanes;
 mod metrics;
 mod policies;
+mod preview;
 mod scheduler;
 mod server;
 mod service;

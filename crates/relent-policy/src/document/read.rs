@@ -33,6 +33,7 @@ pub(super) fn spec(document: &Document) -> (PolicySpec, Vec<Problem>) {
     shared_state(&mut spec, &mut fields);
     replace(&mut spec.dead_letter, fields.bool("deadLetter"));
     replace(&mut spec.assume_repeatable, fields.bool("assumeRepeatable"));
+    replace(&mut spec.response_preview_bytes, fields.u32("responsePreviewBytes"));
     replace(&mut spec.waivers, fields.objects("waivers", waiver));
     (spec, fields.finish())
 }

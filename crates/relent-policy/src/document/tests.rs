@@ -107,7 +107,7 @@ fn everything_wrong_is_said_at_once_with_field_value_and_rule() {
         "deadLetter must be true or false, got \"yes\"",
         "waivers[0].rule must be a rule from R-1 to R-10, got \"seven\"",
         "waivers[0].expires must be a day as YYYY-MM-DD, got \"soon\"",
-        "retrys must be a field of a policy: policyId, context, maxAttempts, backoff, initialDelayMs, multiplier, scheduleMs, maxDelayMs, jitterType, jitterRatio, totalBudgetMs, attemptTimeoutMs, connectTimeoutMs, retryableStatusCodes, retryableGrpcCodes, retryableFailures, classLimits, retryAfter, budget, breaker, concurrency, deadLetter, assumeRepeatable, waivers, got an unknown field",
+        "retrys must be a field of a policy: policyId, context, maxAttempts, backoff, initialDelayMs, multiplier, scheduleMs, maxDelayMs, jitterType, jitterRatio, totalBudgetMs, attemptTimeoutMs, connectTimeoutMs, retryableStatusCodes, retryableGrpcCodes, retryableFailures, classLimits, retryAfter, budget, breaker, concurrency, deadLetter, assumeRepeatable, responsePreviewBytes, waivers, got an unknown field",
         "policyId must be 1 to 64 characters from A-Z a-z 0-9 _ - ., got \"bad one\" (R-10)",
         "retryableStatusCodes must be statuses from 100 to 599, not 2xx, got 200",
         "retryableStatusCodes must be from 408, 429, 500, 502, 503, 504, got 200 (R-4)",

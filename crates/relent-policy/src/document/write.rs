@@ -52,6 +52,7 @@ struct Written<'s> {
     concurrency: WrittenConcurrency,
     dead_letter: bool,
     assume_repeatable: bool,
+    response_preview_bytes: u32,
     waivers: Vec<WrittenWaiver<'s>>,
 }
 
@@ -160,6 +161,7 @@ impl Written<'_> {
             },
             dead_letter: spec.dead_letter,
             assume_repeatable: spec.assume_repeatable,
+            response_preview_bytes: spec.response_preview_bytes,
             waivers: spec.waivers.iter().map(waiver).collect(),
         }
     }

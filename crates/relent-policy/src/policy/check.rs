@@ -18,6 +18,7 @@ use crate::standard::Rule;
 use crate::time::millis;
 
 const ATTEMPTS_MAX: u32 = 100;
+const PREVIEW_BYTES_MAX: u32 = 4_096;
 const DAY_MS: u64 = 86_400_000;
 /// No wait and no life is longer.
 const LONGEST_MS: u64 = 30 * DAY_MS;
@@ -71,6 +72,7 @@ impl Checks {
             self.problems.push(problem.rule(Rule::R10, "choose a short, plain name"));
         }
         self.within("maxAttempts", spec.max_attempts, 1..=ATTEMPTS_MAX);
+        self.within("responsePreviewBytes", spec.response_preview_bytes, 0..=PREVIEW_BYTES_MAX);
     }
 
     fn timing(&mut self, spec: &PolicySpec) {

@@ -236,6 +236,7 @@ fn exponential(context: Context, max_attempts: u32, total_budget: Duration) -> P
         concurrency: ConcurrencyLimits::default(),
         dead_letter: context.needs_dead_letters(),
         assume_repeatable: false,
+        response_preview_bytes: 0,
         waivers: Vec::new(),
     }
 }

@@ -69,6 +69,9 @@ pub struct PolicySpec {
     pub dead_letter: bool,
     /// Whether calls without key or idempotent method are retried all the same; needs a waiver.
     pub assume_repeatable: bool,
+    /// How much of an answer's body the service keeps with each attempt, secrets taken out; 0 keeps
+    /// none.
+    pub response_preview_bytes: u32,
     /// Permissions to depart from the standard.
     pub waivers: Vec<Waiver>,
 }
