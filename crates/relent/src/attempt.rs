@@ -7,7 +7,7 @@ use relent_policy::{FailureKind, Policy, Timestamp};
 
 use crate::call::Deadline;
 use crate::clock::Clock;
-use crate::first::Held;
+use crate::held::Held;
 use crate::key::{CallId, CallKey, Keys};
 use crate::retrier::Inner;
 

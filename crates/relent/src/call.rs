@@ -23,7 +23,7 @@ use relent_policy::{
 use crate::attempt::Attempt;
 use crate::clock::{Clock, Sleep};
 use crate::error::Report;
-use crate::first::Held;
+use crate::held::Held;
 use crate::key::CallKey;
 use crate::observe::{AttemptEvent, GiveUpEvent};
 use crate::retrier::Inner;
@@ -122,8 +122,13 @@ impl<'r, C: Clock> Call<'r, C> {
         // The retry is being sent: what was counted for it is spent.
         self.reservation = None;
         self.attempts += 1;
+        Ok(self.attempt())
+    }
+
+    /// The attempt that was begun last, as the operation sees it.
+    fn attempt(&self) -> Attempt<'r> {
         let deadline = self.options.deadline;
-        Ok(Attempt::new(&self.held, self.attempts, self.previous, self.created_at, deadline))
+        Attempt::new(&self.held, self.attempts, self.previous, self.created_at, deadline)
     }
 
     /// A rate limit says when to come back; everything else is an answer.
@@ -156,11 +161,8 @@ impl<'r, C: Clock> Call<'r, C> {
     /// Learns that the attempt did not end at once. For a call without shared state this is the
     /// moment its time begins to count.
     pub(crate) fn pended(&mut self) {
-        if self.held.started_at.is_none() {
-            let now = self.held.inner.clock.now();
-            self.created_at.get_or_insert(now);
-            self.held.started_at = Some(now);
-        }
+        self.held.pended();
+        self.created_at = self.created_at.or(self.held.started_at);
     }
 
     /// Step 3 for a success that came at once: nothing took any time, so the clock is not read.
@@ -180,10 +182,17 @@ impl<'r, C: Clock> Call<'r, C> {
 
     /// Steps 3 and 5: what to do after an attempt that came to this.
     pub(crate) fn end(&mut self, outcome: &Outcome, now: Timestamp) -> Next {
+        if *outcome == Outcome::Success {
+            self.held.succeeded(|| now);
+            if self.held.inner.is_observed() {
+                self.tell(outcome, None, self.held.started_at.unwrap_or(now), now);
+            }
+            return Next::Done;
+        }
         let started_at = self.held.started_at.take().unwrap_or(now);
         let roll = self.held.inner.roll(self.attempts);
         let history = self.history();
-        let decision = self.decide(&history, outcome, now, roll);
+        let decision = self.decide(&history, outcome, started_at, now, roll);
         let next = match decision {
             Decision::Done => Next::Done,
             Decision::GiveUp { because } => Next::GiveUp(because),
@@ -210,6 +219,7 @@ impl<'r, C: Clock> Call<'r, C> {
         &mut self,
         history: &History,
         outcome: &Outcome,
+        started_at: Timestamp,
         now: Timestamp,
         roll: u64,
     ) -> Decision {
@@ -218,13 +228,18 @@ impl<'r, C: Clock> Call<'r, C> {
             return decide(policy, history, outcome, &mut Ungated, now, roll);
         };
         let mut lane = lane.lock();
-        if let Some(pass) = self.held.pass.take() {
+        if let Some(pass) = self.held.place.take().into_pass(started_at) {
             lane.finish(pass, outcome, now, roll);
         }
         let mut gates = lane.gates();
         let decision = decide(policy, history, outcome, &mut gates, now, roll);
         self.reservation = gates.into_reservation();
         decision
+    }
+
+    /// Whether there was an attempt.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.attempts > 0
     }
 
     /// The outcome of an attempt whose time ran out.
@@ -318,6 +333,13 @@ impl<'r, C: Clock> Call<'r, C> {
 }
 
 impl<C: Sleep> Call<'_, C> {
+    /// What ends with the time of the attempt under way, which was just found pending.
+    pub(crate) fn timer(&mut self) -> C::Sleep {
+        let timeout = self.attempt().timeout();
+        self.pended();
+        self.sleep(timeout)
+    }
+
     pub(crate) fn sleep(&self, duration: Duration) -> C::Sleep {
         self.held.inner.clock.sleep(duration)
     }

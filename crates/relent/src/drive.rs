@@ -1,283 +1,312 @@
-//! Driving an async call: the first attempt, the rest of them, and the waits in between.
+//! Driving an async call: its attempts, and the waits in between.
+//!
+//! Most calls are over when they are first polled: the first attempt is ready at once, and succeeds.
+//! Such a call keeps what it [holds](Held) on the stack, reads the clock once at most, and never becomes
+//! a whole [`Call`]. The future is written by hand, because the bookkeeping that the compiler adds to
+//! an `async fn` costs more than all the rest of that way, and keeps a place for everything twice.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use relent_policy::{GiveUpReason, IdempotencyKey, Outcome, Refusal, Timestamp, Turn};
+use pin_project_lite::pin_project;
+use relent_policy::{GiveUpReason, Outcome, Refusal, Turn};
 
 use crate::attempt::Attempt;
-use crate::call::{Call, Deadline, Next, NotNow, Options};
+use crate::call::{Call, Next, NotNow};
 use crate::clock::{Clock, Sleep};
-use crate::error::{CallError, Refused, TimedOut};
-use crate::first::Held;
+use crate::described::Described;
+use crate::error::{CallError, Refused, Report, TimedOut};
+use crate::held::Held;
 use crate::judge::Judge;
 use crate::retrier::Inner;
 
 /// How a driven call ended.
 pub(crate) enum Ended<R> {
-    /// With a result: a success, or what the last attempt came to and why there is no further one.
-    With(R, Option<GiveUpReason>),
-    /// Without one: the last attempt's time ran out.
-    TimedOut(GiveUpReason),
+    /// With what the last attempt came to.
+    Success(R),
+    /// With what the last attempt came to, and why there was no further one.
+    GaveUp(R, GiveUpReason, Report),
+    /// Without a result: the last attempt's time ran out.
+    TimedOut(GiveUpReason, Report),
     /// Without an attempt.
     Refused(Refusal),
 }
 
-#[cfg(feature = "tower")]
 impl<R> Ended<R> {
+    /// The end of a call that was given up after an attempt that came to this, or to nothing in its
+    /// time.
+    pub(crate) fn gave_up<C: Clock>(
+        result: Option<R>,
+        because: GiveUpReason,
+        call: &Call<'_, C>,
+    ) -> Ended<R> {
+        let report = call.report(call.now());
+        match result {
+            Some(result) => Ended::GaveUp(result, because, report),
+            None => Ended::TimedOut(because, report),
+        }
+    }
+
+    #[cfg(feature = "tower")]
     pub(crate) fn map<T>(self, change: impl FnOnce(R) -> T) -> Ended<T> {
         match self {
-            Ended::With(result, because) => Ended::With(change(result), because),
-            Ended::TimedOut(because) => Ended::TimedOut(because),
+            Ended::Success(result) => Ended::Success(change(result)),
+            Ended::GaveUp(result, because, report) => {
+                Ended::GaveUp(change(result), because, report)
+            }
+            Ended::TimedOut(because, report) => Ended::TimedOut(because, report),
             Ended::Refused(refusal) => Ended::Refused(refusal),
         }
     }
 }
 
-/// Makes the first attempt with as little as possible around it, and goes on with a whole [`Call`] if
-/// it fails or has to wait.
-pub(crate) async fn first_then_rest<'r, C, T, E, F>(
-    inner: &'r Inner<C>,
-    described: impl Described,
-    mut operation: impl FnMut(Attempt<'r>) -> F,
-) -> Result<T, CallError<E>>
+impl<T, E> Ended<Result<T, E>> {
+    /// As the caller sees it. A response with a failing status that is given up is returned as it is.
+    #[inline]
+    pub(crate) fn into_result(self) -> Result<T, CallError<E>> {
+        match self {
+            Ended::Success(Ok(value)) | Ended::GaveUp(Ok(value), ..) => Ok(value),
+            Ended::Success(Err(_)) => unreachable!("an error is no success"),
+            Ended::GaveUp(Err(error), because, report) => {
+                Err(CallError::gave_up(error, because, report))
+            }
+            Ended::TimedOut(because, report) => {
+                Err(CallError::TimedOut(TimedOut { because, report }))
+            }
+            Ended::Refused(refusal) => Err(CallError::Refused(Refused { refusal })),
+        }
+    }
+}
+
+pin_project! {
+    /// A call and its operation. What an attempt came to is kept during the wait that follows, for the
+    /// case that the next one is refused; `lighten` may drop what is too heavy to be kept so long.
+    pub(crate) struct Drive<'r, C: Sleep, D, O, L, F: Future> {
+        inner: &'r Inner<C>,
+        // Until the call is begun.
+        described: Option<D>,
+        operation: O,
+        lighten: L,
+        #[pin]
+        attempt: Option<F>,
+        // What is needed if the first attempt is not enough. Dropped after the attempt: that is gone
+        // before its place is free.
+        #[pin]
+        rest: Option<Rest<'r, C, F::Output>>,
+    }
+}
+
+pin_project! {
+    struct Rest<'r, C: Sleep, R> {
+        // The time of the attempt, if that has been found pending; or the wait for the next.
+        #[pin]
+        timer: Option<C::Sleep>,
+        // What the attempt before came to, within it nothing if its time ran out.
+        last: Option<Option<R>>,
+        call: Call<'r, C>,
+    }
+}
+
+impl<'r, C, D, O, L, F> Drive<'r, C, D, O, L, F>
 where
     C: Sleep,
+    D: Described,
+    O: FnMut(Attempt<'r>) -> F,
+    L: Fn(F::Output) -> F::Output,
+    F: Future<Output: Judge>,
+{
+    #[inline]
+    pub(crate) fn new(inner: &'r Inner<C>, described: D, operation: O, lighten: L) -> Self {
+        let described = Some(described);
+        Drive { inner, described, operation, lighten, attempt: None, rest: None }
+    }
+
+    /// Polls the call, and makes of its end what its owner wants.
+    #[inline]
+    fn poll_into<T>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        end: impl FnOnce(Ended<F::Output>) -> T,
+    ) -> Poll<T> {
+        let mut this = self.as_mut().project();
+        let Some(described) = this.described.take() else {
+            return self.poll_rest(None, cx).map(end);
+        };
+        let deadline = described.deadline();
+        let mut held = Held::new(this.inner, described.key());
+        if let Err(refusal) = held.begin(Turn::First, deadline.is_some()) {
+            return self.go_on(held, described, Err(refusal), cx).map(end);
+        }
+        this.attempt.set(Some((this.operation)(held.first_attempt(deadline))));
+        let attempt = this.attempt.as_mut().as_pin_mut().expect("it was just put there");
+        match attempt.poll(cx) {
+            Poll::Ready(result) if held.is_settled_by(&result) => {
+                held.succeeded_at_once();
+                this.attempt.set(None);
+                Poll::Ready(end(Ended::Success(result)))
+            }
+            polled => self.go_on(held, described, Ok(polled), cx).map(end),
+        }
+    }
+
+    /// Goes on with a first attempt that was not settled when it was first polled, or could not be
+    /// made.
+    #[cold]
+    fn go_on(
+        mut self: Pin<&mut Self>,
+        held: Held<'r, C>,
+        described: D,
+        first: Result<Poll<F::Output>, Refusal>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Ended<F::Output>> {
+        let mut this = self.as_mut().project();
+        let call = Call::around(held, described.into_options(this.inner), first.is_ok().into());
+        let (polled, timer) = match first {
+            Ok(polled) => (Some(polled), None),
+            Err(refusal) => match call.refused(refusal) {
+                NotNow::Refused(refusal) => return Poll::Ready(Ended::Refused(refusal)),
+                NotNow::Wait(wait) => (None, Some(call.sleep(wait))),
+            },
+        };
+        this.rest.set(Some(Rest { timer, last: None, call }));
+        self.poll_rest(polled, cx)
+    }
+
+    /// Everything after the first poll. The attempt may have been polled already: once more at once,
+    /// and one that only wants to let others run would be taken for one that was woken.
+    fn poll_rest(
+        self: Pin<&mut Self>,
+        polled: Option<Poll<F::Output>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Ended<F::Output>> {
+        let mut this = self.project();
+        let rest = this.rest.as_mut().as_pin_mut().expect("a call that is over is not polled");
+        let ended = ready!(rest.poll(this.attempt, this.operation, this.lighten, polled, cx));
+        this.rest.set(None);
+        Poll::Ready(ended)
+    }
+}
+
+impl<'r, C: Sleep, R: Judge> Rest<'r, C, R> {
+    fn poll<F: Future<Output = R>>(
+        self: Pin<&mut Self>,
+        mut attempt: Pin<&mut Option<F>>,
+        operation: &mut impl FnMut(Attempt<'r>) -> F,
+        lighten: &impl Fn(R) -> R,
+        mut polled: Option<Poll<R>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Ended<R>> {
+        let mut this = self.project();
+        let call = this.call;
+        loop {
+            if let Some(under_way) = attempt.as_mut().as_pin_mut() {
+                let polled = polled.take().unwrap_or_else(|| under_way.poll(cx));
+                if polled.is_pending() && this.timer.is_none() {
+                    this.timer.set(Some(call.timer()));
+                }
+                let pended = this.timer.is_some();
+                let result = match (polled, this.timer.as_mut().as_pin_mut()) {
+                    (Poll::Ready(result), _) => Some(result),
+                    (Poll::Pending, timer) => {
+                        ready!(timer.map_or(Poll::Ready(()), |timer| timer.poll(cx)));
+                        None
+                    }
+                };
+                attempt.set(None);
+                match after(call, result, pended) {
+                    After::End(ended) => return Poll::Ready(ended),
+                    After::Wait(wait, result) => {
+                        *this.last = Some(result.map(lighten));
+                        this.timer.set(Some(call.sleep(wait)));
+                    }
+                }
+            }
+            if let Some(timer) = this.timer.as_mut().as_pin_mut() {
+                ready!(timer.poll(cx));
+                this.timer.set(None);
+            }
+            match call.begin() {
+                Ok(begun) => attempt.set(Some(operation(begun))),
+                Err(NotNow::Wait(wait)) => this.timer.set(Some(call.sleep(wait))),
+                Err(NotNow::Refused(refusal)) => {
+                    return Poll::Ready(match this.last.take() {
+                        Some(result) => Ended::gave_up(result, refusal.into(), call),
+                        None => Ended::Refused(refusal),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// What comes after an attempt: a wait, or the end.
+enum After<R> {
+    Wait(Duration, Option<R>),
+    End(Ended<R>),
+}
+
+/// Decides on what an attempt came to; `None` if its time ran out.
+fn after<C: Clock, R: Judge>(call: &mut Call<'_, C>, result: Option<R>, pended: bool) -> After<R> {
+    // What ended at once took no time: its start is its end, and the clock is not read again.
+    let started_at = if pended { None } else { call.started_at() };
+    let now = started_at.unwrap_or_else(|| call.now());
+    let outcome = match &result {
+        Some(result) => result.judge(now),
+        None => Call::<C>::timed_out(),
+    };
+    let next = match outcome {
+        Outcome::Success if !pended => {
+            call.succeeded_at_once();
+            Next::Done
+        }
+        outcome => call.end(&outcome, now),
+    };
+    match (next, result) {
+        (Next::Done, Some(result)) => After::End(Ended::Success(result)),
+        (Next::Done, None) => unreachable!("a timeout is no success"),
+        (Next::GiveUp(because), result) => After::End(Ended::gave_up(result, because, call)),
+        (Next::RetryIn(wait), result) => After::Wait(wait, result),
+    }
+}
+
+impl<'r, C, D, O, L, F> Future for Drive<'r, C, D, O, L, F>
+where
+    C: Sleep,
+    D: Described,
+    O: FnMut(Attempt<'r>) -> F,
+    L: Fn(F::Output) -> F::Output,
+    F: Future<Output: Judge>,
+{
+    type Output = Ended<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_into(cx, |ended| ended)
+    }
+}
+
+pin_project! {
+    /// A call whose end is its caller's result.
+    pub(crate) struct Driven<'r, C: Sleep, D, O, L, F: Future> {
+        #[pin]
+        pub(crate) drive: Drive<'r, C, D, O, L, F>,
+    }
+}
+
+impl<'r, C, D, O, L, F, T, E> Future for Driven<'r, C, D, O, L, F>
+where
+    C: Sleep,
+    D: Described,
+    O: FnMut(Attempt<'r>) -> F,
+    L: Fn(F::Output) -> F::Output,
     F: Future<Output = Result<T, E>>,
     Result<T, E>: Judge,
 {
-    let deadline = described.deadline();
-    let mut held = Held::new(inner, described.key());
-    let mut call;
-    let begun;
-    match held.begin(Turn::First, deadline.is_some()) {
-        Err(refusal) => {
-            call = Call::around(held, described.into_options(inner), 0);
-            begun = Begun::NotNow(call.refused(refusal));
-        }
-        Ok(()) => {
-            let mut future = pin!(operation(held.first_attempt(deadline)));
-            match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-                Poll::Ready(result) => {
-                    // What ended at once took no time: its start is its end, and the clock is not
-                    // read again.
-                    let now = held.started_at.unwrap_or(Timestamp::ZERO);
-                    let succeeded = result.judge(now) == Outcome::Success;
-                    match result {
-                        Ok(value) if succeeded && !inner.is_observed() => {
-                            held.succeeded_at_once();
-                            return Ok(value);
-                        }
-                        result => {
-                            call = Call::around(held, described.into_options(inner), 1);
-                            begun = Begun::Ended(Some(result), false);
-                        }
-                    }
-                }
-                Poll::Pending => {
-                    let timeout = held.first_attempt(described.deadline()).timeout();
-                    call = Call::around(held, described.into_options(inner), 1);
-                    let result = rest_in_time(&mut call, timeout, future).await;
-                    begun = Begun::Ended(result, true);
-                }
-            }
-        }
-    }
-    let ended = drive_on(&mut call, begun, operation, |result| result).await;
-    conclude(&call, inner, ended)
-}
+    type Output = Result<T, CallError<E>>;
 
-/// What is said about a call, looked at before there are [`Options`] in memory.
-pub(crate) trait Described {
-    fn deadline(&self) -> Deadline;
-    fn key(&self) -> Option<&IdempotencyKey>;
-    fn into_options<C>(self, inner: &Inner<C>) -> Options;
-}
-
-/// Nothing but what holds for all calls.
-pub(crate) struct Undescribed;
-
-impl Described for Undescribed {
-    fn deadline(&self) -> Deadline {
-        Deadline::None
-    }
-
-    fn key(&self) -> Option<&IdempotencyKey> {
-        None
-    }
-
-    fn into_options<C>(self, inner: &Inner<C>) -> Options {
-        Options { declared: inner.declared, ..Options::default() }
-    }
-}
-
-impl Described for Options {
-    fn deadline(&self) -> Deadline {
-        self.deadline
-    }
-
-    fn key(&self) -> Option<&IdempotencyKey> {
-        self.key.as_ref()
-    }
-
-    fn into_options<C>(self, _: &Inner<C>) -> Options {
-        self
-    }
-}
-
-/// Makes the attempts and the waits between them. What an attempt came to is kept during the wait
-/// that follows, for the case that the next one is refused; `lighten` may drop what is too heavy to
-/// be kept so long.
-#[cfg(feature = "tower")]
-pub(crate) async fn drive<'r, C, R, F>(
-    call: &mut Call<'r, C>,
-    operation: impl FnMut(Attempt<'r>) -> F,
-    lighten: impl Fn(R) -> R,
-) -> Ended<R>
-where
-    C: Sleep,
-    R: Judge,
-    F: Future<Output = R>,
-{
-    drive_on(call, Begun::Not, operation, lighten).await
-}
-
-/// How far a call is when [`drive_on`] takes it over.
-enum Begun<R> {
-    /// Nothing has happened yet.
-    Not,
-    /// The first attempt may not start now.
-    NotNow(NotNow),
-    /// The first attempt has ended, without a result if its time ran out; and whether it took any.
-    Ended(Option<R>, bool),
-}
-
-async fn drive_on<'r, C, R, F>(
-    call: &mut Call<'r, C>,
-    mut begun: Begun<R>,
-    mut operation: impl FnMut(Attempt<'r>) -> F,
-    lighten: impl Fn(R) -> R,
-) -> Ended<R>
-where
-    C: Sleep,
-    R: Judge,
-    F: Future<Output = R>,
-{
-    let mut last = None;
-    loop {
-        let started = match std::mem::replace(&mut begun, Begun::Not) {
-            Begun::Ended(result, pended) => Ok((result, pended)),
-            Begun::NotNow(not_now) => Err(not_now),
-            Begun::Not => match call.begin() {
-                Ok(attempt) => Ok(in_time(call, attempt.timeout(), operation(attempt)).await),
-                Err(not_now) => Err(not_now),
-            },
-        };
-        let (result, pended) = match started {
-            Ok(ended) => ended,
-            Err(NotNow::Wait(until)) => {
-                call.sleep(until).await;
-                continue;
-            }
-            Err(NotNow::Refused(refusal)) => {
-                return match last {
-                    None => Ended::Refused(refusal),
-                    Some(Ended::With(result, _)) => Ended::With(result, Some(refusal.into())),
-                    Some(_) => Ended::TimedOut(refusal.into()),
-                };
-            }
-        };
-        // What ended at once took no time: its start is its end, and the clock is not read again.
-        let known = if pended { Some(call.now()) } else { call.started_at() };
-        let mut outcome = judged::<C, R>(result.as_ref(), known.unwrap_or(Timestamp::ZERO));
-        if outcome == Outcome::Success
-            && !pended
-            && let Some(result) = result
-        {
-            call.succeeded_at_once();
-            return Ended::With(result, None);
-        }
-        let now = known.unwrap_or_else(|| call.now());
-        if known.is_none() {
-            outcome = judged::<C, R>(result.as_ref(), now);
-        }
-        match (call.end(&outcome, now), result) {
-            (Next::Done, Some(result)) => return Ended::With(result, None),
-            (Next::GiveUp(because), Some(result)) => return Ended::With(result, Some(because)),
-            (Next::GiveUp(because), None) => return Ended::TimedOut(because),
-            (Next::Done, None) => unreachable!("a timeout is no success"),
-            (Next::RetryIn(wait), result) => {
-                last = Some(
-                    result.map_or(Ended::TimedOut(GiveUpReason::AttemptsExhausted), |result| {
-                        Ended::With(lighten(result), None)
-                    }),
-                );
-                call.sleep(wait).await;
-            }
-        }
-    }
-}
-
-/// What a result means. Not a closure in [`drive`]: it would hold a reference across the wait, and
-/// calls with results that are not `Sync` could not be spawned.
-#[inline]
-fn judged<C: Clock, R: Judge>(result: Option<&R>, now: Timestamp) -> Outcome {
-    result.map_or_else(Call::<C>::timed_out, |result| result.judge(now))
-}
-
-/// The future's result, or `None` if the attempt's time ran out first; and whether it took any time.
-pub(crate) async fn in_time<C: Sleep, R>(
-    call: &mut Call<'_, C>,
-    timeout: Duration,
-    future: impl Future<Output = R>,
-) -> (Option<R>, bool) {
-    let mut future = pin!(future);
-    match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-        Poll::Ready(result) => (Some(result), false),
-        Poll::Pending => (rest_in_time(call, timeout, future).await, true),
-    }
-}
-
-/// The result of a future that has just been found pending, or `None` if the attempt's time runs out
-/// first. Only now is a timer armed: a future that is ready at once needs none.
-async fn rest_in_time<C: Sleep, R>(
-    call: &mut Call<'_, C>,
-    timeout: Duration,
-    mut future: Pin<&mut impl Future<Output = R>>,
-) -> Option<R> {
-    call.pended();
-    let mut timer = pin!(call.sleep(timeout));
-    // It was polled a moment ago: once more at once, and a future that only wants to let others
-    // run would be taken for one that was woken.
-    let mut just_polled = true;
-    poll_fn(|cx| {
-        if !std::mem::take(&mut just_polled)
-            && let Poll::Ready(result) = future.as_mut().poll(cx)
-        {
-            return Poll::Ready(Some(result));
-        }
-        timer.as_mut().poll(cx).map(|()| None)
-    })
-    .await
-}
-
-pub(crate) fn conclude<T, E, C: Clock>(
-    call: &Call<'_, C>,
-    inner: &Inner<C>,
-    ended: Ended<Result<T, E>>,
-) -> Result<T, CallError<E>> {
-    match ended {
-        Ended::With(Ok(value), _) => Ok(value),
-        Ended::With(Err(error), because) => {
-            let because = because.unwrap_or(GiveUpReason::Permanent);
-            Err(CallError::gave_up(error, because, call.report(inner.clock.now())))
-        }
-        Ended::TimedOut(because) => {
-            let report = call.report(inner.clock.now());
-            Err(CallError::TimedOut(TimedOut { because, report }))
-        }
-        Ended::Refused(refusal) => Err(CallError::Refused(Refused { refusal })),
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().drive.poll_into(cx, Ended::into_result)
     }
 }

@@ -1,16 +1,16 @@
-//! The way that most calls take: the first attempt begins, is ready at once, and succeeds.
+//! What a call holds while an attempt is under way, and gives back when it is dropped.
 //!
-//! What such a call needs is an admission and a way to give it back; history, options and the rest of
-//! a [`Call`](crate::call::Call) are made around it only when the attempt fails or has to wait. The
-//! difference is what the call costs: bytes that are never written.
+//! A call that succeeds at once needs no more than this: history, options and the rest of a
+//! [`Call`](crate::call::Call) are made around it only when the attempt fails.
 
-use relent_policy::{IdempotencyKey, Pass, Refusal, Timestamp, Turn};
+use relent_policy::{IdempotencyKey, Outcome, Refusal, Timestamp, Turn};
 
 use crate::attempt::Attempt;
 use crate::call::Deadline;
 use crate::clock::Clock;
+use crate::judge::Judge;
 use crate::key::CallId;
-use crate::lane::SharedLane;
+use crate::lane::{Place, SharedLane};
 use crate::retrier::Inner;
 
 /// What a call holds while an attempt is under way. Dropping it gives everything back.
@@ -20,7 +20,7 @@ pub(crate) struct Held<'r, C: Clock> {
     /// When the attempt started. Without shared state or a deadline it is not known until the attempt
     /// has to wait.
     pub(crate) started_at: Option<Timestamp>,
-    pub(crate) pass: Option<Pass>,
+    pub(crate) place: Place,
 }
 
 impl<'r, C: Clock> Held<'r, C> {
@@ -30,7 +30,7 @@ impl<'r, C: Clock> Held<'r, C> {
         if let Some(key) = key {
             inner.keys.give(id, key);
         }
-        Held { inner, id, started_at: None, pass: None }
+        Held { inner, id, started_at: None, place: Place::None }
     }
 
     /// Asks to start an attempt. `timed` says that its time counts even without shared state.
@@ -51,7 +51,7 @@ impl<'r, C: Clock> Held<'r, C> {
     fn admit(&mut self, lane: &SharedLane, turn: Turn) -> Result<(), Refusal> {
         let now = self.inner.clock.now();
         self.started_at = Some(now);
-        self.pass = Some(lane.admit(turn, now)?);
+        self.place = lane.admit(turn, now)?;
         Ok(())
     }
 
@@ -61,27 +61,50 @@ impl<'r, C: Clock> Held<'r, C> {
         Attempt::new(self, 1, None, self.started_at, deadline)
     }
 
-    /// Takes note of a success that came at once: nothing took any time, so the clock is not read.
-    #[inline(always)]
-    pub(crate) fn succeeded_at_once(&mut self) {
-        if let (Some(lane), Some(pass)) = (&self.inner.lane, self.pass.take()) {
-            lane.succeed_at_once(pass, self.started_at.unwrap_or(Timestamp::ZERO));
+    /// Learns that the attempt did not end at once. Without shared state this is the moment its time
+    /// begins to count.
+    pub(crate) fn pended(&mut self) {
+        if self.started_at.is_none() {
+            self.started_at = Some(self.inner.clock.now());
         }
     }
 
-    #[cold]
-    fn abandon(&mut self) {
-        if let (Some(lane), Some(pass)) = (&self.inner.lane, self.pass.take()) {
-            lane.lock().abandon(pass, self.inner.clock.now());
+    /// Whether that was all: it is a success, and nobody wants to hear of it.
+    #[inline]
+    pub(crate) fn is_settled_by(&self, result: &impl Judge) -> bool {
+        let now = self.started_at.unwrap_or(Timestamp::ZERO);
+        !self.inner.is_observed() && result.judge(now) == Outcome::Success
+    }
+
+    /// Takes note of a success that came at once: nothing took any time, so the clock is not read.
+    #[inline]
+    pub(crate) fn succeeded_at_once(&mut self) {
+        if let (Some(lane), Some(started_at)) = (&self.inner.lane, self.started_at) {
+            lane.succeed_at_once(self.place.take(), started_at);
         }
+    }
+
+    /// Takes note of a success that took its time, which only matters to what is shared.
+    pub(crate) fn succeeded(&mut self, now: impl FnOnce() -> Timestamp) {
+        if let (Some(lane), Some(started_at)) = (&self.inner.lane, self.started_at) {
+            lane.succeed(self.place.take(), started_at, now());
+        }
+    }
+}
+
+#[cold]
+fn abandon<C: Clock>(inner: &Inner<C>, place: Place) {
+    let now = inner.clock.now();
+    if let (Some(lane), Some(pass)) = (&inner.lane, place.into_pass(now)) {
+        lane.lock().abandon(pass, now);
     }
 }
 
 impl<C: Clock> Drop for Held<'_, C> {
     #[inline]
     fn drop(&mut self) {
-        if self.pass.is_some() {
-            self.abandon();
+        if self.place.is_some() {
+            abandon(self.inner, self.place.take());
         }
         self.inner.keys.forget(self.id);
     }

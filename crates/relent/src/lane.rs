@@ -21,6 +21,39 @@ pub(crate) struct SharedLane {
     lane: Mutex<Lane>,
 }
 
+/// An attempt's place among those in flight.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// It has none.
+    None,
+    /// It is counted beside the lane.
+    Counted,
+    /// The lane was asked.
+    Passed(Pass),
+}
+
+impl Place {
+    #[inline]
+    pub(crate) fn is_some(&self) -> bool {
+        !matches!(self, Place::None)
+    }
+
+    /// Leaves none behind.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Place {
+        std::mem::replace(self, Place::None)
+    }
+
+    /// What the lane wants back from an attempt that started then.
+    pub(crate) fn into_pass(self, started_at: Timestamp) -> Option<Pass> {
+        match self {
+            Place::None => None,
+            Place::Counted => Some(Pass::under_leeway(started_at)),
+            Place::Passed(pass) => Some(pass),
+        }
+    }
+}
+
 /// In the upper half how many places are free, in the lower half how many calls have succeeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Tally(u64);
@@ -72,18 +105,19 @@ impl SharedLane {
 
     /// [`Lane::admit`].
     #[inline]
-    pub(crate) fn admit(&self, turn: Turn, now: Timestamp) -> Result<Pass, Refusal> {
+    pub(crate) fn admit(&self, turn: Turn, now: Timestamp) -> Result<Place, Refusal> {
         if turn == Turn::First && self.count(now, Tally::started) {
-            return Ok(Pass::under_leeway(now));
+            return Ok(Place::Counted);
         }
         self.ask(turn, now)
     }
 
-    /// [`Lane::finish`] for a success that took no time.
+    /// [`Lane::finish`] for a success that took no time: `now` is when it started.
     #[inline]
-    pub(crate) fn succeed_at_once(&self, pass: Pass, now: Timestamp) {
-        if !(pass.is_ordinary() && self.count(now, Tally::succeeded)) {
-            self.finish(pass, now);
+    pub(crate) fn succeed_at_once(&self, place: Place, now: Timestamp) {
+        match place {
+            Place::Counted if self.count(now, Tally::succeeded) => {}
+            place => self.succeed(place, now, now),
         }
     }
 
@@ -108,13 +142,16 @@ impl SharedLane {
     }
 
     #[cold]
-    fn ask(&self, turn: Turn, now: Timestamp) -> Result<Pass, Refusal> {
-        self.lock().admit(turn, now)
+    fn ask(&self, turn: Turn, now: Timestamp) -> Result<Place, Refusal> {
+        self.lock().admit(turn, now).map(Place::Passed)
     }
 
+    /// [`Lane::finish`] for a success.
     #[cold]
-    fn finish(&self, pass: Pass, now: Timestamp) {
-        self.lock().finish(pass, &Outcome::Success, now, 0);
+    pub(crate) fn succeed(&self, place: Place, started_at: Timestamp, now: Timestamp) {
+        if let Some(pass) = place.into_pass(started_at) {
+            self.lock().finish(pass, &Outcome::Success, now, 0);
+        }
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {
@@ -187,6 +224,7 @@ mod tests {
         let shared = SharedLane::new(Lane::new(&Policy::sync_api()));
         for _ in 0..20 {
             let pass = shared.admit(Turn::First, Timestamp::ZERO).unwrap();
+            let pass = pass.into_pass(Timestamp::ZERO).unwrap();
             shared.lock().finish(pass, &Outcome::http(503), Timestamp::ZERO, 0);
         }
         let later = Timestamp::from_secs(6);
@@ -212,13 +250,17 @@ mod tests {
                     for n in 0..20_000_u64 {
                         let now = Timestamp::from_millis(1_000 + n);
                         let turn = if n % 11 == thread { Turn::Retry } else { Turn::First };
-                        let Ok(pass) = shared.admit(turn, now) else { continue };
+                        let Ok(place) = shared.admit(turn, now) else { continue };
                         assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
                         under_way.fetch_sub(1, Ordering::SeqCst);
+                        if n % 7 > 1 {
+                            shared.succeed_at_once(place, now);
+                            continue;
+                        }
+                        let pass = place.into_pass(now).unwrap();
                         match n % 7 {
                             0 => shared.lock().abandon(pass, now),
-                            1 => shared.lock().finish(pass, &Outcome::Success, now, 0),
-                            _ => shared.succeed_at_once(pass, now),
+                            _ => shared.lock().finish(pass, &Outcome::Success, now, 0),
                         }
                     }
                 });

@@ -3,13 +3,15 @@
 use std::future::Future;
 use std::time::Duration;
 
-use relent_policy::{GiveUpReason, Refusal};
+use relent_policy::{GiveUpReason, Refusal, Turn};
 
 use crate::attempt::Attempt;
 use crate::call::{Call, Next, NotNow, Options};
 use crate::clock::{Clock, DefaultClock, Sleep};
-use crate::drive::{Ended, Undescribed, conclude, first_then_rest};
+use crate::described::{Described, Undescribed};
+use crate::drive::{Drive, Driven, Ended};
 use crate::error::CallError;
+use crate::held::Held;
 use crate::judge::Judge;
 use crate::retrier::{Inner, Retrier};
 
@@ -65,7 +67,7 @@ impl<C: Sleep> Retrier<C> {
         F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        first_then_rest(&self.inner, Undescribed, operation)
+        driven(&self.inner, Undescribed, operation)
     }
 }
 
@@ -83,8 +85,22 @@ impl<'r, C: Sleep> Operation<'r, C> {
         F: Future<Output = Result<T, E>>,
         Result<T, E>: Judge,
     {
-        first_then_rest(self.inner, self.options, operation)
+        driven(self.inner, self.options, operation)
     }
+}
+
+#[inline]
+fn driven<'r, C, T, E, F>(
+    inner: &'r Inner<C>,
+    described: impl Described,
+    operation: impl FnMut(Attempt<'r>) -> F,
+) -> impl Future<Output = Result<T, CallError<E>>>
+where
+    C: Sleep,
+    F: Future<Output = Result<T, E>>,
+    Result<T, E>: Judge,
+{
+    Driven { drive: Drive::new(inner, described, operation, |result| result) }
 }
 
 impl<C: Clock> Retrier<C> {
@@ -118,20 +134,39 @@ impl<'r, C: Clock> Operation<'r, C> {
     where
         Result<T, E>: Judge,
     {
-        let inner = self.inner;
-        let mut attempts = self.attempts();
+        let Operation { inner, options } = self;
+        let mut held = Held::new(inner, options.key.as_ref());
         let mut last = None;
+        // What blocks takes time, so its start counts also where nothing is shared.
+        let mut attempts = match held.begin(Turn::First, true) {
+            Err(refusal) => {
+                let mut attempts = Attempts::of(Call::around(held, options, 0));
+                attempts.hold_back(attempts.call.refused(refusal));
+                attempts
+            }
+            Ok(()) => {
+                let result = operation(held.first_attempt(options.deadline));
+                if held.is_settled_by(&result) {
+                    held.succeeded(|| inner.clock.now());
+                    return Ended::Success(result).into_result();
+                }
+                let mut attempts = Attempts::of(Call::around(held, options, 1));
+                last = Some(attempts.record(result));
+                attempts
+            }
+        };
         while let Some(attempt) = attempts.next() {
-            let result = operation(attempt);
-            last = Some(attempts.record(result));
+            last = Some(attempts.record(operation(attempt)));
         }
         let ended = match (last, attempts.state) {
-            (Some(result), State::GivenUp(because)) => Ended::With(result, Some(because)),
-            (Some(result), _) => Ended::With(result, None),
+            (Some(result), State::GivenUp(because)) => {
+                Ended::gave_up(Some(result), because, &attempts.call)
+            }
+            (Some(result), _) => Ended::Success(result),
             (None, State::Refused(refusal)) => Ended::Refused(refusal),
             (None, _) => unreachable!("without an attempt there was a refusal"),
         };
-        conclude(&attempts.call, inner, ended)
+        ended.into_result()
     }
 
     /// The call's attempts, one by one, for people who keep their own loop. Between two of them
@@ -150,7 +185,7 @@ impl<'r, C: Clock> Operation<'r, C> {
     /// assert_eq!(text.unwrap().unwrap(), "text");
     /// ```
     pub fn attempts(self) -> Attempts<'r, C> {
-        Attempts { call: Call::new(self.inner, self.options), state: State::Ready(Duration::ZERO) }
+        Attempts::of(Call::new(self.inner, self.options))
     }
 }
 
@@ -172,6 +207,10 @@ enum State {
 }
 
 impl<'r, C: Clock> Attempts<'r, C> {
+    fn of(call: Call<'r, C>) -> Attempts<'r, C> {
+        Attempts { call, state: State::Ready(Duration::ZERO) }
+    }
+
     /// The next attempt, after its wait; `None` when the call has ended. An attempt that is not
     /// recorded ends the call.
     #[expect(
@@ -179,9 +218,7 @@ impl<'r, C: Clock> Attempts<'r, C> {
         reason = "recording needs the attempts back in between"
     )]
     pub fn next(&mut self) -> Option<Attempt<'r>> {
-        let State::Ready(wait) = self.state else { return None };
-        let mut wait = wait;
-        loop {
+        while let State::Ready(wait) = self.state {
             if !wait.is_zero() {
                 std::thread::sleep(wait);
             }
@@ -191,16 +228,18 @@ impl<'r, C: Clock> Attempts<'r, C> {
                     self.state = State::UnderWay;
                     return Some(attempt);
                 }
-                Err(NotNow::Wait(until)) => wait = until,
-                Err(NotNow::Refused(refusal)) => {
-                    self.state = match self.call.report(self.call.now()).attempts {
-                        0 => State::Refused(refusal),
-                        _ => State::GivenUp(refusal.into()),
-                    };
-                    return None;
-                }
+                Err(not_now) => self.hold_back(not_now),
             }
         }
+        None
+    }
+
+    fn hold_back(&mut self, not_now: NotNow) {
+        self.state = match not_now {
+            NotNow::Wait(wait) => State::Ready(wait),
+            NotNow::Refused(refusal) if self.call.has_begun() => State::GivenUp(refusal.into()),
+            NotNow::Refused(refusal) => State::Refused(refusal),
+        };
     }
 
     /// Takes note of what an attempt came to, and hands it back.

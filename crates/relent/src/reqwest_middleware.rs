@@ -25,8 +25,9 @@
 //! The call ends when a response's head is there: a body that breaks off while it is read later is
 //! the reader's to handle. Neither does an attempt's timeout hold for the body.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use ::reqwest_middleware::{Error, Middleware, Next, Result};
 use http::{Extensions, HeaderName};
@@ -35,8 +36,8 @@ use reqwest::{Request, Response, ResponseBuilderExt};
 
 use crate::attempt::Attempt;
 use crate::call::{self, Call, NotNow, Options};
-use crate::clock::DefaultClock;
-use crate::drive::{Ended, conclude, in_time};
+use crate::clock::{DefaultClock, Sleep};
+use crate::drive::Ended;
 use crate::hop::{IDEMPOTENCY_KEY, RETRY_ATTEMPT, RETRY_MAX_ATTEMPTS};
 use crate::judge::Judge;
 use crate::retrier::Retrier;
@@ -142,7 +143,7 @@ impl RetryMiddleware {
         let (options, outgoing) = self.plan(request);
         let mut call = Call::new(inner, options);
         let ended = drive(&mut call, outgoing, extensions, next).await;
-        conclude(&call, inner, ended).map_err(|error| match error {
+        ended.into_result().map_err(|error| match error {
             CallError::GaveUp(gave_up) => gave_up.into_inner(),
             error => Error::middleware(error),
         })
@@ -207,27 +208,24 @@ async fn drive(
                 continue;
             }
             Err(NotNow::Refused(refusal)) => {
-                let because = refusal.into();
                 return match last {
                     None => Ended::Refused(refusal),
-                    Some(None) => Ended::TimedOut(because),
-                    Some(Some(result)) => Ended::With(result, Some(because)),
+                    Some(result) => Ended::gave_up(result, refusal.into(), call),
                 };
             }
         };
         let sent = next.clone().run(outgoing.request(&attempt), extensions);
-        let (result, _) = in_time(call, attempt.timeout(), sent).await;
+        let result = in_time(call, sent).await;
         let now = call.now();
         let outcome = match &result {
             Some(result) => result.judge(now),
             None => Call::<DefaultClock>::timed_out(),
         };
         match (call.end(&outcome, now), result) {
-            (call::Next::Done, Some(result)) => return Ended::With(result, None),
-            (call::Next::GiveUp(because), Some(result)) => {
-                return Ended::With(result, Some(because));
+            (call::Next::Done, Some(result)) => return Ended::Success(result),
+            (call::Next::GiveUp(because), result) => {
+                return Ended::gave_up(result, because, call);
             }
-            (call::Next::GiveUp(because), None) => return Ended::TimedOut(because),
             (call::Next::Done, None) => unreachable!("a timeout is no success"),
             (call::Next::RetryIn(wait), result) => {
                 last = Some(result.map(|result| result.map(without_body)));
@@ -235,6 +233,31 @@ async fn drive(
             }
         }
     }
+}
+
+/// The future's result, or `None` if the attempt's time ran out first.
+async fn in_time<C: Sleep, R>(
+    call: &mut Call<'_, C>,
+    future: impl Future<Output = R>,
+) -> Option<R> {
+    let mut future = pin!(future);
+    let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+    if let Poll::Ready(result) = polled {
+        return Some(result);
+    }
+    let mut timer = pin!(call.timer());
+    // It was polled a moment ago: once more at once, and a future that only wants to let others
+    // run would be taken for one that was woken.
+    let mut just_polled = true;
+    poll_fn(|cx| {
+        if !std::mem::take(&mut just_polled)
+            && let Poll::Ready(result) = future.as_mut().poll(cx)
+        {
+            return Poll::Ready(Some(result));
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 /// What is kept of a response during the wait for the next attempt. A body that nobody has read

@@ -45,9 +45,9 @@ impl Lane {
         Some(Leeway { places: self.flow.unpaced_places()?, until: Timestamp::from_nanos(until) })
     }
 
-    /// Counts first attempts that have started under the [leeway](Lane::leeway) since the lane was
-    /// last changed, and successes before its end that took no time, of these or of others that
-    /// [are ordinary](Pass::is_ordinary).
+    /// Counts first attempts that have started under the [leeway](Lane::leeway) since the lane was last
+    /// changed, and successes that took no time, of these or of such that started under a leeway
+    /// before.
     pub fn catch_up(&mut self, started: u32, succeeded: u32) {
         self.flow.catch_up(started, succeeded);
         self.call_time.note_none(succeeded);
@@ -77,18 +77,6 @@ impl Pass {
     #[inline]
     pub fn under_leeway(started_at: Timestamp) -> Pass {
         Pass { turn: Turn::First, admission: Admission::Normal, started_at }
-    }
-
-    /// Whether this is a first attempt and no probe, so that its success only counts.
-    ///
-    /// ```
-    /// use relent_policy::{Pass, Timestamp};
-    ///
-    /// assert!(Pass::under_leeway(Timestamp::ZERO).is_ordinary());
-    /// ```
-    #[inline]
-    pub fn is_ordinary(&self) -> bool {
-        self.turn == Turn::First && self.admission == Admission::Normal
     }
 }
 
@@ -154,7 +142,8 @@ mod tests {
         }
 
         fn succeed(&mut self, pass: Pass, now: Timestamp) {
-            if pass.is_ordinary() && pass.started_at == now && self.leeway(now).is_some() {
+            let ordinary = pass == Pass::under_leeway(now);
+            if ordinary && self.leeway(now).is_some() {
                 self.succeeded += 1;
             } else {
                 self.looked_at().finish(pass, &Outcome::Success, now, 0);

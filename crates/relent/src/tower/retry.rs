@@ -19,9 +19,9 @@ use super::request::Outgoing;
 use super::response::{Answer, ResponseBody};
 use super::strategy::{ByClone, ByType, ClassifyError, Replay};
 use crate::attempt::Attempt;
-use crate::call::{Call, Options};
+use crate::call::Options;
 use crate::clock::{Clock, DefaultClock, Sleep};
-use crate::drive::{conclude, drive};
+use crate::drive::Drive;
 use crate::error::{CallError, Report};
 
 /// A service whose requests are retried. Made by [`RetryLayer`]; there is an example
@@ -97,7 +97,6 @@ where
     C: Sleep,
 {
     let RetryLayer { retrier, classify, replay, .. } = layer;
-    let mut call = Call::new(&retrier.inner, options);
     // The futures own what they use: with references in them, the compiler could not prove that the
     // whole is `Send`.
     let attempt = move |attempt: Attempt<'_>| {
@@ -119,6 +118,6 @@ where
             Answer { result, classify, is_last }
         }
     };
-    let ended = drive(&mut call, attempt, Answer::without_body).await;
-    conclude(&call, &retrier.inner, ended.map(|answer| answer.result))
+    let ended = Drive::new(&retrier.inner, options, attempt, Answer::without_body).await;
+    ended.map(|answer| answer.result).into_result()
 }
