@@ -4,3 +4,6 @@
 
 /// OpenAPI 3.1, as JSON.
 pub const OPENAPI: &str = include_str!("../openapi.json");
+
+#[cfg(test)]
+mod tests;
