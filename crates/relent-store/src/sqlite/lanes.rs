@@ -1,0 +1,137 @@
+//! Lanes: what people set, and what budget and breaker remember. REQ-G2, REQ-K2, REQ-L6.
+
+use relent_policy::{BreakerSnapshot, BudgetSnapshot};
+use rusqlite::{Connection, Row, params};
+
+use super::queue::Failure;
+use super::state::Desk;
+use crate::error::Error;
+use crate::id::{LaneId, PolicyKey, TenantId};
+use crate::lane::{LaneRecord, LaneSettings};
+
+const INSERT: &str = "INSERT INTO lanes (id, tenant, dependency, policy) VALUES (?1, ?2, ?3, ?4)";
+const ONE: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max, \
+     retries_in_flight_max, rate_per_second, budget, breaker FROM lanes WHERE id = ?1";
+const ALL: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max, \
+     retries_in_flight_max, rate_per_second, budget, breaker FROM lanes ORDER BY id";
+const SET: &str = "UPDATE lanes SET paused = ?2, in_flight_max = ?3, retries_in_flight_max = ?4, \
+     rate_per_second = ?5 WHERE id = ?1";
+const SAVE: &str = "UPDATE lanes SET budget = ?2, breaker = ?3 WHERE id = ?1";
+
+/// What budget and breaker of a lane remember, as they are written.
+pub(super) type SavedLane = (LaneId, Option<String>, Option<String>);
+
+pub(super) fn prepare(
+    states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
+) -> Vec<SavedLane> {
+    let states = states.into_iter().map(|(lane, budget, breaker)| {
+        let budget = budget.and_then(|budget| serde_json::to_string(&budget).ok());
+        (lane, budget, breaker.and_then(|breaker| serde_json::to_string(&breaker).ok()))
+    });
+    states.collect()
+}
+
+impl Desk<'_> {
+    pub(super) fn open_lane(
+        &mut self,
+        tenant: &TenantId,
+        dependency: &str,
+        policy: PolicyKey,
+        lanes_max: u32,
+    ) -> Result<LaneRecord, Failure> {
+        let lane = match self.state.lanes.find(tenant, dependency) {
+            Some(lane) => lane,
+            None => self.new_lane(tenant, dependency, policy, lanes_max)?,
+        };
+        let mut select = self.connection.prepare_cached(ONE)?;
+        select.query_row([lane], |row| Ok(record(row)))?
+    }
+
+    fn new_lane(
+        &mut self,
+        tenant: &TenantId,
+        dependency: &str,
+        policy: PolicyKey,
+        lanes_max: u32,
+    ) -> Result<u32, Failure> {
+        let lane = self.state.lanes.next();
+        if lane > lanes_max {
+            return Err(Error::TooManyLanes { max: lanes_max }.into());
+        }
+        let mut insert = self.connection.prepare_cached(INSERT)?;
+        insert.execute(params![lane, tenant.as_str(), dependency, policy.as_u32()])?;
+        self.state.lanes.insert(lane, tenant.clone(), dependency.to_owned());
+        Ok(lane)
+    }
+
+    pub(super) fn set_lane(
+        &mut self,
+        tenant: &TenantId,
+        lane: LaneId,
+        settings: LaneSettings,
+    ) -> Result<bool, Failure> {
+        if self.state.expect_lane(tenant, lane).is_err() {
+            return Ok(false);
+        }
+        self.connection.prepare_cached(SET)?.execute(params![
+            lane.as_u32(),
+            settings.paused,
+            settings.in_flight_max,
+            settings.retries_in_flight_max,
+            settings.rate_per_second,
+        ])?;
+        Ok(true)
+    }
+
+    pub(super) fn save_lanes(&mut self, lanes: &[SavedLane]) -> Result<(), Failure> {
+        let mut save = self.connection.prepare_cached(SAVE)?;
+        for (lane, budget, breaker) in lanes {
+            save.execute(params![lane.as_u32(), budget, breaker])?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn all(connection: &Connection) -> Result<Vec<LaneRecord>, Failure> {
+    let mut select = connection.prepare_cached(ALL)?;
+    let mut rows = select.query([])?;
+    let mut lanes = Vec::new();
+    while let Some(row) = rows.next()? {
+        lanes.push(record(row)?);
+    }
+    Ok(lanes)
+}
+
+fn record(row: &Row<'_>) -> Result<LaneRecord, Failure> {
+    let lane = row.get(0)?;
+    let tenant: String = row.get(1)?;
+    let tenant = TenantId::try_new(&tenant);
+    let tenant = tenant.map_err(|_| Error::Damaged(format!("lane_{lane} has no tenant")))?;
+    Ok(LaneRecord {
+        id: LaneId::from_u32(lane),
+        tenant,
+        dependency: row.get(2)?,
+        policy: PolicyKey::from_u32(row.get(3)?),
+        settings: LaneSettings {
+            paused: row.get(4)?,
+            in_flight_max: row.get(5)?,
+            retries_in_flight_max: row.get(6)?,
+            rate_per_second: row.get(7)?,
+        },
+        budget: remembered(lane, row.get(8)?, |text| serde_json::from_str(text)),
+        breaker: remembered(lane, row.get(9)?, |text| serde_json::from_str(text)),
+    })
+}
+
+/// What cannot be read is as good as not remembered: budgets and breakers start afresh.
+fn remembered<T>(
+    lane: u32,
+    text: Option<String>,
+    read: fn(&str) -> serde_json::Result<T>,
+) -> Option<T> {
+    let read = read(&text?);
+    if let Err(error) = &read {
+        tracing::warn!(lane, %error, "what a lane remembers cannot be read; it starts afresh");
+    }
+    read.ok()
+}
