@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use relent_policy::Timestamp;
-use relent_store::{MemoryStore, Store};
+use relent_store::{MemoryStore, SqliteOptions, SqliteStore, Store};
+use tempfile::TempDir;
 
 /// Odd in every digit, so that a store which rounds is found out.
 const START: u64 = 1_800_000_000_123_456_789;
@@ -37,6 +38,7 @@ impl Clock {
 /// One of the stores under test.
 pub(crate) enum Backend {
     Memory(Arc<MemoryStore>),
+    Sqlite { store: Option<Arc<SqliteStore>>, directory: TempDir, options: SqliteOptions },
 }
 
 impl Backend {
@@ -44,9 +46,30 @@ impl Backend {
         Backend::Memory(Arc::new(MemoryStore::with_clock(clock.reading())))
     }
 
+    pub(crate) fn sqlite(clock: &Clock) -> Backend {
+        Backend::open(SqliteOptions { clock: Some(clock.reading()), ..SqliteOptions::default() })
+    }
+
+    /// An embedded store that has to leave on disk what others have in memory.
+    pub(crate) fn sqlite_with_little_memory(clock: &Clock) -> Backend {
+        Backend::open(SqliteOptions {
+            clock: Some(clock.reading()),
+            horizon: Duration::ZERO,
+            keys_in_memory_max: 2,
+            ..SqliteOptions::default()
+        })
+    }
+
+    fn open(options: SqliteOptions) -> Backend {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(directory.path(), options.clone()).unwrap();
+        Backend::Sqlite { store: Some(Arc::new(store)), directory, options }
+    }
+
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
             Backend::Memory(store) => store.clone(),
+            Backend::Sqlite { store, .. } => store.clone().unwrap(),
         }
     }
 
@@ -55,6 +78,12 @@ impl Backend {
         self.store().close(Duration::from_secs(10)).await.unwrap();
         match self {
             Backend::Memory(store) => store.restart(),
+            Backend::Sqlite { store, directory, options } => {
+                let last = Arc::try_unwrap(store.take().unwrap());
+                drop(last.expect("nobody else has the store"));
+                let opened = SqliteStore::open(directory.path(), options.clone()).unwrap();
+                *store = Some(Arc::new(opened));
+            }
         }
     }
 }

@@ -32,12 +32,17 @@ async fn check<F: Future<Output = ()>>(
 
 macro_rules! facts {
     ($($about:ident { $($fact:ident)+ })+) => {
-        mod memory {$(
+        facts! { @on memory $($about { $($fact)+ })+ }
+        facts! { @on sqlite $($about { $($fact)+ })+ }
+        facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
+    };
+    (@on $backend:ident $($about:ident { $($fact:ident)+ })+) => {
+        mod $backend {$(
             mod $about {$(
                 #[tokio::test]
                 async fn $fact() {
                     use crate::{backend::Backend, contract};
-                    contract::check(Backend::memory, contract::$about::$fact).await;
+                    contract::check(Backend::$backend, contract::$about::$fact).await;
                 }
             )+}
         )+}

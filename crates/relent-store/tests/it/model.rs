@@ -47,6 +47,11 @@ fn compare_with_the_model(other: fn(&Clock) -> Backend) {
 }
 
 #[test]
-fn a_second_model_does_what_the_first_does() {
-    compare_with_the_model(Backend::memory);
+fn the_embedded_store_does_what_the_model_does() {
+    compare_with_the_model(Backend::sqlite);
+}
+
+#[test]
+fn the_embedded_store_does_what_the_model_does_with_little_memory() {
+    compare_with_the_model(Backend::sqlite_with_little_memory);
 }

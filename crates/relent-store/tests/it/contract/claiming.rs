@@ -78,6 +78,8 @@ pub(crate) async fn claims_at_the_same_time_share_nothing(world: World) {
 pub(crate) async fn a_claim_whose_caller_has_gone_loses_no_task(world: World) {
     let id = world.add(world.task()).await;
     drop(world.store().claim(vec![Want { lane: world.lane, turn: First, max: 1 }]));
+    // What was handed over before this is done when it is answered.
+    world.next(Retry).await;
     world.advance(LEASE);
     let claimed = ids(&world.claim(First, 1).await);
     let swept = world.sweep().await.into_iter().map(|swept| swept.lease.task);

@@ -48,6 +48,7 @@ pub(crate) async fn a_redriven_task_forgets_its_past(world: World) {
     let claimed = world.claim_one(Retry).await;
     world.exhaust(&claimed).await;
     redrive(&world, now(id)).await;
+    assert_eq!(world.get(id).await.waiting, Waiting::Scheduled);
     assert!(world.claim(Retry, 10).await.is_empty());
     assert_eq!(world.claim_one(First).await.history.attempts(), 1);
 }
