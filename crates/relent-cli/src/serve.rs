@@ -1,0 +1,141 @@
+//! `relent serve`: from flags to a running server, and from a signal to a quiet end. REQ-S4.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use relent_server::Server;
+use relent_server::config::{Config, LogConfig, LogFormat, Override};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+use crate::Ended;
+
+/// Run the service
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
+}
+
+/// Where settings come from besides the environment.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SettingArgs {
+    /// Where the API listens; port 0 picks a free one [default: 127.0.0.1:8717]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// The data directory [default: ./relent-data]
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<String>,
+    /// Where tasks wait: `sqlite:` in the data directory, or `memory:` for trials [default: sqlite:]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// A TOML file with settings; `relent config` prints every one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set anything, as in `--set server.grace_ms=5000`
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl SettingArgs {
+    /// Everything that was said, here and in the environment.
+    pub(crate) fn load(&self) -> anyhow::Result<Config> {
+        let short = [
+            ("--listen", "server.listen", &self.listen),
+            ("--data", "store.data", &self.data),
+            ("--store", "store.url", &self.store),
+        ];
+        let short = short.into_iter().filter_map(|(flag, key, value)| {
+            value.as_ref().map(|value| Override::new(flag, key, value.as_str()))
+        });
+        let overrides: Vec<Override> =
+            short.chain(self.set.iter().map(|text| Override::from_set(text))).collect();
+        // Names and values that are not Unicode are nobody's settings.
+        let env = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Ok(Config::load(self.config.as_deref(), env, &overrides)?)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
+    let config = args.settings.load()?;
+    start_log(&config.log)?;
+    raise_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    runtime.block_on(serve(config))?;
+    Ok(Ended::Fine)
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let store =
+        config.open_store().with_context(|| format!("cannot open the store ({})", config.store))?;
+    let server = Server::start(store, config.server).await?;
+    let mut stdout = io::stdout();
+    writeln!(stdout, "listening on http://{}", server.address())?;
+    stdout.flush()?;
+    eprintln!("{}", config.store);
+
+    let name = signals.next().await;
+    tracing::info!("{name}: finishing what is under way; once more ends at once");
+    tokio::select! {
+        stopped = server.stop() => match stopped.context("cannot close the store")? {
+            0 => tracing::info!("stopped"),
+            left => tracing::warn!(left, "stopped; attempts under way are made again at the next start"),
+        },
+        name = signals.next() => {
+            tracing::warn!("{name} again: ending at once");
+            std::process::exit(130);
+        }
+    }
+    Ok(())
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Signals { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+fn start_log(log: &LogConfig) -> anyhow::Result<()> {
+    let filter: Targets = log.level.parse().context("log.level")?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    match log.format {
+        LogFormat::Text => registry.with(lines).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
+    }
+    Ok(())
+}
+
+/// Every connection is an open file, and the usual soft limit is 1,024.
+fn raise_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => tracing::debug!(?maximum, "raised the limit of open files"),
+        Err(error) => tracing::warn!(%error, ?current, "cannot raise the limit of open files"),
+    }
+}
