@@ -242,7 +242,10 @@ fn is_meant(bulk: &BulkArgs, found: &[String], verb: &str, alone: bool) -> anyho
     if bulk.yes || (alone && !bulk.dry_run) {
         return Ok(true);
     }
-    output::line(format_args!("would {verb} {} dead letters", found.len()))?;
+    match found.len() {
+        1 => output::line(format_args!("would {verb} 1 dead letter"))?,
+        count => output::line(format_args!("would {verb} {count} dead letters"))?,
+    }
     for task_id in found.iter().take(SHOWN) {
         output::line(format_args!("  {task_id}"))?;
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use relent_server::Server;
-use relent_server::config::{Config, LogConfig, LogFormat, Override};
+use relent_server::config::{Config, LogConfig, LogFormat, Override, StoreChoice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::Targets;
@@ -64,7 +64,8 @@ impl SettingArgs {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
     let config = args.settings.load()?;
     start_log(&config.log)?;
-    raise_open_files();
+    let options = &config.server;
+    raise_open_files(options.connections_max as u64 + u64::from(options.attempts_in_flight_max));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -75,13 +76,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let store =
-        config.open_store().with_context(|| format!("cannot open the store ({})", config.store))?;
+    let data = place(&config.store);
+    let store = config.open_store().context("cannot open the store")?;
     let server = Server::start(store, config.server).await?;
     let mut stdout = io::stdout();
     writeln!(stdout, "listening on http://{}", server.address())?;
     stdout.flush()?;
-    eprintln!("{}", config.store);
+    eprintln!("{data}");
 
     let name = signals.next().await;
     tracing::info!("{name}: finishing what is under way; once more ends at once");
@@ -128,14 +129,28 @@ fn start_log(log: &LogConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every connection is an open file, and the usual soft limit is 1,024.
-fn raise_open_files() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum {
-        return;
+/// Where the data lives, for people.
+fn place(store: &StoreChoice) -> String {
+    match store {
+        StoreChoice::Memory => "data in memory only: it is gone when the server stops".to_owned(),
+        StoreChoice::Sqlite { data, .. } => {
+            let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
+            format!("data in {}", data.display())
+        }
     }
-    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        Ok(()) => tracing::debug!(?maximum, "raised the limit of open files"),
-        Err(error) => tracing::warn!(%error, ?current, "cannot raise the limit of open files"),
+}
+
+/// Every connection is an open file, and the usual soft limit is 1,024.
+fn raise_open_files(connections: u64) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let limit = if raised.is_ok() { maximum } else { current };
+    if let Some(limit) = limit.filter(|limit| *limit < connections) {
+        tracing::warn!(
+            limit,
+            connections,
+            "fewer files may be open than there may be connections: raise the limit (ulimit -n), \
+             or lower server.connections_max and scheduler.attempts_in_flight_max"
+        );
     }
 }

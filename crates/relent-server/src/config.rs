@@ -17,7 +17,6 @@
 //! # Ok::<(), relent_server::config::ConfigProblems>(())
 //! ```
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -158,18 +157,6 @@ impl Config {
                 Arc::new(SqliteStore::open(data, options)?)
             }
         })
-    }
-}
-
-impl fmt::Display for StoreChoice {
-    /// Where the data is, for people.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreChoice::Sqlite { data, .. } => write!(f, "data in {}", data.display()),
-            StoreChoice::Memory => {
-                f.write_str("data in memory only: it is gone when the server stops")
-            }
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, StatusCode};
-use relent_api::{BatchDocument, CreatedDocument};
+use relent_api::{BatchDocument, CreatedDocument, Place, Problem};
 use relent_policy::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -189,38 +189,38 @@ async fn create_all(client: &Client, path: &Path, format: Format) -> anyhow::Res
         true => (Box::new(BufReader::new(io::stdin())), None),
         false => {
             let text = read(path)?;
-            let count =
+            let lines =
                 text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-            let count = u64::try_from(count.count()).unwrap_or(u64::MAX);
+            let count = lines.count() as u64;
             (Box::new(io::Cursor::new(text)), Some(count))
         }
     };
     let bar = progress::bar(total, "creating");
-    let (mut created, mut known, mut first_line) = (0_u64, 0_u64, 1_usize);
+    let (mut created, mut known, mut lines_read) = (0_u64, 0_u64, 0);
     loop {
-        let (batch, lines_read) = next_batch(&mut lines)?;
-        if lines_read == 0 {
+        let batch = Batch::read(&mut lines, &mut lines_read)?;
+        if batch.lines.is_empty() {
             break;
         }
-        if !batch.is_empty() {
-            let body = Body::Lines(batch.into());
-            let answer = client.send(Method::POST, &["retry-tasks:batch"], &[], body).await;
-            let answer = answer.inspect_err(|_| {
-                bar.abandon();
-                let last = first_line + lines_read - 1;
-                output::note(format_args!("lines {first_line} to {last} were not stored"));
-                output::note(format_args!("before: {created} created, {known} there already"));
-            })?;
-            let batch: BatchDocument = answer.read()?;
-            let count = batch.items.len() as u64;
-            created += batch.created;
-            known += count.saturating_sub(batch.created);
-            bar.inc(count);
-            if format.json {
-                output::document(&answer.text)?;
-            }
+        let body = Body::Lines(batch.text.into());
+        let answer = client.send(Method::POST, &["retry-tasks:batch"], &[], body).await;
+        let answer = answer.map_err(|error| {
+            bar.abandon();
+            let (first, last) = (batch.lines[0], batch.lines[batch.lines.len() - 1]);
+            output::note(format_args!(
+                "lines {first} to {last} and all after them were not stored"
+            ));
+            output::note(format_args!("before them: {created} created, {known} there already"));
+            by_line(error, &batch.lines)
+        })?;
+        let stored: BatchDocument = answer.read()?;
+        let count = stored.items.len() as u64;
+        created += stored.created;
+        known += count.saturating_sub(stored.created);
+        bar.inc(count);
+        if format.json {
+            output::document(&answer.text)?;
         }
-        first_line += lines_read;
     }
     bar.finish_and_clear();
     ensure!(created + known > 0, "{} has no task", path.display());
@@ -230,18 +230,70 @@ async fn create_all(client: &Client, path: &Path, format: Format) -> anyhow::Res
     Ok(Ended::Fine)
 }
 
-/// Some lines, and how many were read, empty ones included.
-fn next_batch(lines: &mut dyn BufRead) -> anyhow::Result<(Vec<u8>, usize)> {
-    let (mut batch, mut count) = (Vec::new(), 0);
-    while count < BATCH_LINES && batch.len() < BATCH_BYTES {
-        let before = batch.len();
-        if lines.read_until(b'\n', &mut batch).context("cannot read the file")? == 0 {
-            break;
+/// Some lines of a file, empty ones left out, and the number of each.
+#[derive(Default)]
+struct Batch {
+    text: Vec<u8>,
+    lines: Vec<usize>,
+}
+
+impl Batch {
+    fn read(file: &mut dyn BufRead, lines_read: &mut usize) -> anyhow::Result<Batch> {
+        let mut batch = Batch::default();
+        while batch.lines.len() < BATCH_LINES && batch.text.len() < BATCH_BYTES {
+            let before = batch.text.len();
+            if file.read_until(b'\n', &mut batch.text).context("cannot read the file")? == 0 {
+                break;
+            }
+            *lines_read += 1;
+            match batch.text[before..].trim_ascii().is_empty() {
+                true => batch.text.truncate(before),
+                false => batch.lines.push(*lines_read),
+            }
         }
-        count += 1;
-        if batch[before..].trim_ascii().is_empty() {
-            batch.truncate(before);
+        Ok(batch)
+    }
+}
+
+/// The same error, with the lines of the file in place of a task's number in its batch.
+fn by_line(error: anyhow::Error, lines: &[usize]) -> anyhow::Error {
+    let mut problem = match error.downcast::<Problem>() {
+        Ok(problem) => problem,
+        Err(error) => return error,
+    };
+    for error in &mut problem.errors {
+        let Place::Pointer(pointer) = &mut error.at else { continue };
+        let Some(rest) = pointer.strip_prefix("/tasks/") else { continue };
+        let (number, inside) = rest.split_once('/').unwrap_or((rest, ""));
+        if let Some(line) = number.parse().ok().and_then(|number: usize| lines.get(number)) {
+            *pointer = format!("line {line} /{inside}");
         }
     }
-    Ok((batch, count))
+    problem.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_come_twice_have_two_values() {
+        let lines = ["A: 1", "b:2", "a: 3", "a:4"].map(str::to_owned);
+        assert_eq!(
+            Value::Object(headers(&lines).unwrap()),
+            json!({"a": ["1", "3", "4"], "b": "2"})
+        );
+        let error = headers(&["secret".to_owned()]).unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn empty_lines_are_left_out_of_a_batch_and_counted() {
+        let mut file = io::Cursor::new("{}\n\n  \n{}\n{}");
+        let mut lines_read = 0;
+        let batch = Batch::read(&mut file, &mut lines_read).unwrap();
+        assert_eq!(batch.lines, [1, 4, 5]);
+        assert_eq!(batch.text, b"{}\n{}\n{}");
+        assert!(Batch::read(&mut file, &mut lines_read).unwrap().lines.is_empty());
+    }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use relent_api::{AttemptDocument, Page, Status, TaskDocument};
+use relent_api::{AttemptDocument, Decided, Page, Status, TaskDocument, WaitingReason};
 use relent_policy::Timestamp;
 
 use super::{came_back, then};
@@ -71,9 +71,9 @@ async fn attempts_after(
 
 fn attempt_line(attempt: &AttemptDocument, max_attempts: u32) -> String {
     let mark = match attempt.decision {
-        relent_api::Decided::Done => output::good("✓"),
-        relent_api::Decided::Retry => output::care("↻"),
-        relent_api::Decided::GiveUp => output::bad("✗"),
+        Decided::Done => output::good("✓"),
+        Decided::Retry => output::care("↻"),
+        Decided::GiveUp => output::bad("✗"),
     };
     format!(
         "{mark} {}  attempt {}/{max_attempts}  {} in {}  {}",
@@ -100,17 +100,23 @@ fn last_line(task: &TaskDocument) -> String {
     )
 }
 
-/// Says what a task waits for whenever that changes.
-fn tell_wait(task: &TaskDocument, told: &mut Option<String>) {
+/// Says what a task waits for whenever that changes, unless it is due this moment.
+fn tell_wait(task: &TaskDocument, told: &mut Option<(WaitingReason, Option<u64>)>) {
     let Some(reason) = task.waiting_reason else { return };
-    let waits = format!("waits: {reason}");
-    if told.as_ref() != Some(&waits) {
-        let until = task.next_attempt_at.map(|at| {
-            format!(", next attempt {}", times::relative(Timestamp::from_millis(at), times::now()))
-        });
-        output::note(format_args!("  {waits}{}", until.unwrap_or_default()));
-        *told = Some(waits);
+    let ahead =
+        task.next_attempt_at.map(|at| Timestamp::from_millis(at).saturating_since(times::now()));
+    let ahead = ahead.filter(|ahead| *ahead > ASK_AGAIN_MIN);
+    let is_own = matches!(
+        reason,
+        WaitingReason::Scheduled | WaitingReason::Backoff | WaitingReason::RetryAfter
+    );
+    let waits = (reason, ahead.and(task.next_attempt_at));
+    if *told == Some(waits) || (is_own && ahead.is_none()) {
+        return;
     }
+    let until = ahead.map(|ahead| format!(", next attempt in {}", times::short(ahead)));
+    output::note(format_args!("  waits: {reason}{}", until.unwrap_or_default()));
+    *told = Some(waits);
 }
 
 /// Shortly after the next attempt is due, and now and then in between, for it may be cancelled.

@@ -78,9 +78,13 @@ fn what_holds_is_shown_with_where_it_comes_from() {
     assert_eq!(format!("{:?}", again.server), format!("{:?}", config.server));
 }
 
+/// A file, an environment, flags; and what is wrong with them.
+type Case =
+    (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str], &'static str);
+
 #[test]
 fn a_problem_says_where_which_what_and_what_else() {
-    let cases: &[(&str, &[(&str, &str)], &[&str], &str)] = &[
+    let cases: &[Case] = &[
         (
             "\n[server]\nlissten = '127.0.0.1:1'",
             &[],
