@@ -105,7 +105,7 @@ impl<'j> Fields<'j> {
         for (index, (name, _)) in self.entries.iter().enumerate() {
             if !self.asked.contains(&name.as_ref()) {
                 let expected = match closest(name, &self.asked) {
-                    Some(meant) => format!("a field of {what}; did you mean {meant}?"),
+                    Some(meant) => format!("a field of {what} (did you mean {meant}?)"),
                     None => format!("a field of {what}: {}", self.asked.join(", ")),
                 };
                 let wrong = Wrong::new("an unknown field", expected);

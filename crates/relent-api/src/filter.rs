@@ -247,7 +247,7 @@ fn reason(text: &str) -> Result<GiveUpReason, Wrong> {
     reasons.find(|reason| reason.name() == text).ok_or_else(|| {
         let names: Vec<&str> = GiveUpReason::ALL.iter().map(|reason| reason.name()).collect();
         let expected = match closest(text, &names) {
-            Some(meant) => format!("a reason to give up; did you mean {meant}?"),
+            Some(meant) => format!("a reason to give up (did you mean {meant}?)"),
             None => format!("a reason to give up: {}", names.join(", ")),
         };
         Wrong::new(format!("{text:?}"), expected)

@@ -104,7 +104,7 @@ pub(crate) fn value(text: &str) -> Result<&RawValue, Problem> {
 pub(crate) fn tree<'j>(text: &'j str, limits: &Limits) -> Result<&'j RawValue, Problem> {
     let value = value(text)?;
     let max = limits.json_depth_max;
-    if depth(value.get()) > max {
+    if is_deeper(value.get(), max) {
         let detail = format!("lists and objects must be nested at most {max} deep");
         return Err(Problem::new(Code::MalformedJson, detail));
     }
@@ -116,8 +116,14 @@ pub(crate) fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(Code::MalformedJson, format!("the document is not JSON: {error}"))
 }
 
-/// How deep lists and objects are nested in a text that is JSON.
-pub(crate) fn depth(json: &str) -> usize {
+/// Whether lists and objects are nested deeper than this in a text that is JSON.
+pub(crate) fn is_deeper(json: &str, max: usize) -> bool {
+    // Most documents have fewer brackets than they may have levels, and counting is quick.
+    let opening = json.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    opening > max && depth(json) > max
+}
+
+fn depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0_usize);
     let (mut in_text, mut escaped) = (false, false);
     for byte in json.bytes() {

@@ -67,7 +67,7 @@ pub(crate) use named;
 /// use relent_api::Status;
 ///
 /// let unknown = "PENDNG".parse::<Status>().unwrap_err();
-/// assert_eq!(unknown.to_string(), "a status; did you mean PENDING?");
+/// assert_eq!(unknown.to_string(), "a status (did you mean PENDING?)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownName {
@@ -90,7 +90,7 @@ impl fmt::Display for UnknownName {
     /// What would have been right, as in "expected …".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.meant {
-            Some(meant) => write!(f, "{}; did you mean {meant}?", self.what),
+            Some(meant) => write!(f, "{} (did you mean {meant}?)", self.what),
             None => write!(f, "{}: {}", self.what, self.names.join(", ")),
         }
     }

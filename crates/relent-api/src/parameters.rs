@@ -69,7 +69,7 @@ impl<'q> Parameters<'q> {
         for (name, _) in std::mem::take(&mut self.pairs) {
             if !self.asked.contains(&name.as_ref()) {
                 let expected = match closest(&name, &self.asked) {
-                    Some(meant) => format!("a parameter; did you mean {meant}?"),
+                    Some(meant) => format!("a parameter (did you mean {meant}?)"),
                     None => format!("one of these: {asked}"),
                 };
                 self.wrong(&name, Wrong::new("an unknown parameter", expected));

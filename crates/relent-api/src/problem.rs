@@ -145,7 +145,7 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 impl FieldError {
-    /// An error whose sentence is made of its parts. Both values are cut where they are long.
+    /// An error whose sentence is made of its parts; what was there is cut where it is long.
     pub fn new(at: Place, got: &str, expected: &str) -> FieldError {
         let got = shown(got);
         let detail = format!("{at} must be {expected}, got {got}");

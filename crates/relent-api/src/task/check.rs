@@ -134,7 +134,7 @@ fn plain_body(value: &RawValue, limits: &Limits) -> Result<Body, Wrong> {
         return Ok(Body { bytes, is_json: false });
     }
     check_size(json.len(), limits)?;
-    if json::depth(json) > limits.json_depth_max {
+    if json::is_deeper(json, limits.json_depth_max) {
         let expected = format!("lists and objects nested at most {} deep", limits.json_depth_max);
         return Err(Wrong::new("deeper ones", expected).fix("give the body as a text"));
     }
