@@ -55,6 +55,6 @@ pub(super) async fn read(request: Request, bytes_max: usize) -> Result<Bytes, Pr
             Err(Problem::new(Code::PayloadTooLarge, format!("expected at most {bytes_max} bytes")))
         }
         Ok(Err(_)) => Err(Problem::new(Code::MalformedJson, "the body ended before its time")),
-        Err(_) => Err(Problem::new(Code::MalformedJson, "the body did not come within 30 s")),
+        Err(_) => Err(Problem::new(Code::RequestTimeout, "the body did not come within 30 s")),
     }
 }
