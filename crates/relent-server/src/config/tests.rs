@@ -1,3 +1,5 @@
+//! Settings from every source, and every problem at once.
+
 use std::time::Duration;
 
 use super::*;
