@@ -75,7 +75,7 @@ impl Events {
         };
         self.emit(kind, lane, now, |document| {
             document.task_id = Some(task.to_string());
-            document.generation = Some(generation);
+            document.generation = Some(generation + 1);
             if let TaskEvent::Exhausted { because } = event {
                 document.because = Some(because.name().to_owned());
             }
@@ -85,7 +85,7 @@ impl Events {
     pub(crate) fn attempt(&self, task: TaskId, row: &AttemptRecord, lane: &Lane, now: Timestamp) {
         self.emit(EventKind::AttemptFinished, lane, now, |document| {
             document.task_id = Some(task.to_string());
-            document.generation = Some(row.generation);
+            document.generation = Some(row.generation + 1);
             document.attempt_number = Some(row.number);
             document.response_status = row.status;
             document.error = row.failure.map(|failure| failure.to_string());

@@ -85,7 +85,8 @@ impl BeingStored {
     pub(crate) fn begin(&self, tenant: &TenantId, key: &IdempotencyKey) -> Option<StoringKey<'_>> {
         let key = (tenant.clone(), key.clone());
         let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.insert(key.clone()).then_some(StoringKey { among: self, key })
+        // Not `then_some`: a key that is not begun must not be ended, least of all under its lock.
+        keys.insert(key.clone()).then(|| StoringKey { among: self, key })
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn task(service: &Service, task: &TaskRecord, body: Body) -> TaskDocu
         lane_id: task.lane.to_string(),
         attempt_number: task.attempts,
         max_attempts: policy.map_or(0, |policy| policy.policy.max_attempts()),
-        generation: task.generation,
+        generation: task.generation + 1,
         created_at: task.id.created_at().as_millis(),
         next_attempt_at: next_attempt_at(task),
         deadline_at: Some(task.deadline_at.as_millis()),
@@ -126,7 +126,7 @@ pub(super) fn attempt(task_id: &str, attempt: AttemptRecord) -> AttemptDocument 
     let ended_at = attempt.started_at + attempt.took;
     AttemptDocument {
         task_id: task_id.to_owned(),
-        generation: attempt.generation,
+        generation: attempt.generation + 1,
         attempt_number: attempt.number,
         started_at: attempt.started_at.as_millis(),
         duration_ms: millis(attempt.took),
