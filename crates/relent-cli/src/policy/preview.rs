@@ -21,6 +21,7 @@ use crate::client::Remote;
 use crate::output::{self, Format};
 use crate::times;
 
+/// The picture says it too.
 const TASKS: u64 = 10_000;
 pub(super) const BINS: usize = 24;
 
@@ -231,12 +232,8 @@ mod tests {
         let policy = PolicySpec {
             total_budget: Duration::from_secs(3),
             attempt_timeout: Duration::from_secs(1),
-            ..PolicySpec::database()
-        };
-        let policy = PolicySpec {
-            backoff: PolicySpec::sync_api().backoff,
-            max_delay: Duration::from_secs(30),
-            ..policy
+            connect_timeout: Duration::from_secs(1),
+            ..PolicySpec::sync_api()
         };
         let preview = Preview::of(&policy.build(Timestamp::ZERO).unwrap(), 1);
         assert!(preview.total_ms.max <= 3_000.0);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use relent_api::{BatchDocument, CreatedDocument, Place, Problem};
 use relent_policy::Timestamp;
@@ -16,8 +17,9 @@ use serde_json::{Map, Value, json};
 
 use super::watch;
 use crate::Ended;
-use crate::client::{Body, Client, Remote};
+use crate::client::{Answer, Body, Client, Remote};
 use crate::output::{self, Format};
+use crate::patience::{Patience, Work};
 use crate::{progress, times};
 
 /// Have a request delivered
@@ -202,8 +204,7 @@ async fn create_all(client: &Client, path: &Path, format: Format) -> anyhow::Res
         if batch.lines.is_empty() {
             break;
         }
-        let body = Body::Lines(batch.text.into());
-        let answer = client.send(Method::POST, &["retry-tasks:batch"], &[], body).await;
+        let answer = send_batch(client, batch.text.into()).await;
         let answer = answer.map_err(|error| {
             bar.abandon();
             let (first, last) = (batch.lines[0], batch.lines[batch.lines.len() - 1]);
@@ -228,6 +229,18 @@ async fn create_all(client: &Client, path: &Path, format: Format) -> anyhow::Res
         output::line(format_args!("{created} created, {known} there already"))?;
     }
     Ok(Ended::Fine)
+}
+
+/// Sends a batch, and again if the server had no room for it just then.
+async fn send_batch(client: &Client, lines: Bytes) -> anyhow::Result<Answer> {
+    let mut patience = Patience::new(Work::Creating);
+    loop {
+        let body = Body::Lines(lines.clone());
+        match client.send(Method::POST, &["retry-tasks:batch"], &[], body).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => patience.wait(error).await?,
+        }
+    }
 }
 
 /// Some lines of a file, empty ones left out, and the number of each.

@@ -13,20 +13,33 @@ use super::{came_back, then};
 use crate::Ended;
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::patience::{Patience, Work};
 use crate::times;
 
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(100);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(client: &Client, task_id: &str, format: Format) -> anyhow::Result<Ended> {
-    let mut seen = (0, 0);
+    let mut seen = None;
     let mut waiting = None;
+    let mut patience = Patience::new(Work::Reading);
     loop {
-        let answer = client.get(&["retry-tasks", task_id], &[]).await?;
-        let task: TaskDocument = answer.read()?;
         // The task first: whatever it says has happened is in the rows that are read after it.
-        for (raw, attempt) in attempts_after(client, task_id, seen).await? {
-            seen = (attempt.generation, attempt.attempt_number);
+        let read = async {
+            let answer = client.get(&["retry-tasks", task_id], &[]).await?;
+            anyhow::Ok((answer, attempts_after(client, task_id, seen).await?))
+        };
+        let (answer, attempts) = match read.await {
+            Ok(read) => read,
+            Err(error) => {
+                patience.wait(error).await?;
+                continue;
+            }
+        };
+        patience = Patience::new(Work::Reading);
+        let task: TaskDocument = answer.read()?;
+        for (raw, attempt) in attempts {
+            seen = Some((attempt.generation, attempt.attempt_number));
             match format.json {
                 true => output::document(&raw)?,
                 false => output::line(attempt_line(&attempt, task.max_attempts))?,
@@ -48,7 +61,7 @@ pub(super) async fn run(client: &Client, task_id: &str, format: Format) -> anyho
 async fn attempts_after(
     client: &Client,
     task_id: &str,
-    seen: (u32, u32),
+    seen: Option<(u32, u32)>,
 ) -> anyhow::Result<Vec<(String, AttemptDocument)>> {
     let (mut attempts, mut cursor) = (Vec::new(), None::<String>);
     loop {
@@ -58,7 +71,7 @@ async fn attempts_after(
         for raw in page.items {
             let attempt: AttemptDocument =
                 serde_json::from_str(raw.get()).context("the server's answer is not an attempt")?;
-            if (attempt.generation, attempt.attempt_number) > seen {
+            if Some((attempt.generation, attempt.attempt_number)) > seen {
                 attempts.push((raw.get().to_owned(), attempt));
             }
         }

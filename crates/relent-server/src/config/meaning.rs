@@ -38,7 +38,7 @@ pub(super) fn config(
     if problems.is_empty() {
         Ok(Config { server, store, lanes_max, log, settings })
     } else {
-        Err(ConfigProblems(problems))
+        Err(ConfigProblems::new(problems))
     }
 }
 

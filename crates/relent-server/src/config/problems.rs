@@ -26,6 +26,8 @@ impl fmt::Display for Origin {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
+    /// The file before the environment before flags; the file by its lines.
+    order: (u8, usize),
     at: String,
     what: String,
 }
@@ -35,11 +37,18 @@ const SHOWN_CHARS_MAX: usize = 60;
 
 impl ConfigProblem {
     pub(super) fn new(at: &Origin, what: String) -> ConfigProblem {
-        ConfigProblem { at: at.to_string(), what }
+        let order = match at {
+            Origin::Default => (0, 0),
+            Origin::File { line, .. } => (1, *line),
+            Origin::Env { .. } => (2, 0),
+            Origin::Flag { .. } => (3, 0),
+        };
+        ConfigProblem { order, at: at.to_string(), what }
     }
 
     pub(super) fn unreadable(path: &Path, error: &io::Error) -> ConfigProblem {
-        ConfigProblem { at: path.display().to_string(), what: format!("cannot be read: {error}") }
+        let at = path.display().to_string();
+        ConfigProblem { order: (1, 0), at, what: format!("cannot be read: {error}") }
     }
 
     pub(super) fn wrong(at: &Origin, key: &str, expected: &str, got: &str) -> ConfigProblem {
@@ -68,7 +77,14 @@ impl fmt::Display for ConfigProblem {
 
 /// Everything that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigProblems(pub Vec<ConfigProblem>);
+pub struct ConfigProblems(Vec<ConfigProblem>);
+
+impl ConfigProblems {
+    pub(super) fn new(mut problems: Vec<ConfigProblem>) -> ConfigProblems {
+        problems.sort_by_key(|problem| problem.order);
+        ConfigProblems(problems)
+    }
+}
 
 impl fmt::Display for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,53 @@
+//! `relent serve`: what it says, and how it ends.
+
+use super::{run, run_on};
+use crate::rig::{Gate, Relent, SOON, Target, ok, task, wait_until};
+
+#[tokio::test]
+async fn it_says_where_its_data_lives() {
+    let relent = Relent::start().await;
+    let expected = format!("data in {}\n", relent.data().display());
+    wait_until(SOON, "it says where its data lives", async || {
+        relent.log().contains(&expected).then_some(())
+    })
+    .await;
+    let memory = Relent::start_with(&["--store", "memory:"]).await;
+    wait_until(SOON, "it says that nothing is kept", async || {
+        memory.log().contains("data in memory only").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn it_cannot_listen_where_somebody_else_does() {
+    let relent = Relent::start_with(&["--store", "memory:"]).await;
+    let address = relent.address.to_string();
+    let ran = run(&["serve", "--store", "memory:", "--listen", &address]).await.exit(2);
+    assert_eq!(ran.stdout, "");
+    ran.says(&format!("cannot listen on {address}")).says("because: Address already in use");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let (mut relent, target) =
+        (Relent::start_with(&["--store", "memory:"]).await, Target::start().await);
+    let gate = Gate::closed();
+    target.on("/slow", [ok().held_by(&gate)]);
+    relent.client().create(&task(&target.url("/slow"), "k", "sync-api")).await;
+    target.until_seen("/slow", 1).await;
+    relent.sigterm();
+    wait_until(SOON, "it says that it stops", async || {
+        relent.log().contains("SIGTERM: finishing what is under way").then_some(())
+    })
+    .await;
+    relent.sigterm();
+    assert_eq!(relent.ended().await.code(), Some(130));
+}
+
+#[tokio::test]
+async fn settings_reach_the_server() {
+    let relent =
+        Relent::start_with(&["--store", "memory:", "--set", "limits.body_bytes_max=4"]).await;
+    let ran = run_on(&relent, &["task", "create", "http://127.0.0.1:9/", "--body", "12345"]).await;
+    ran.exit(2).says("payload_too_large");
+}
