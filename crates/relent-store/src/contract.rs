@@ -33,7 +33,8 @@ pub trait Store: Tasks + Policies + Lanes + Upkeep {
 }
 
 /// Is told that a line of a lane has something due at a time. A hint: it may come more than once and
-/// for something that is gone again.
+/// for something that is gone again. One that comes while a claim is under way may be newer than the
+/// claim's [`next`](Claims::next): whoever takes that for the truth must not forget the hint.
 pub trait DueListener: Send + Sync {
     /// The earliest of these lines may now be due at these times.
     fn due(&self, dues: &[LaneDue]);
@@ -63,8 +64,9 @@ pub trait Tasks: Send + Sync {
     /// and more in a long line.
     fn sweep(&self, max: u32) -> Answer<'_, Vec<Swept>>;
 
-    /// When something of each line is due, for a service that starts. Lines with nothing waiting
-    /// are left out.
+    /// When something of each line is due, for a service that starts and listens already. Lines with
+    /// nothing waiting are left out. A store that was just opened may know of nothing yet that is due
+    /// much later; it tells the listener.
     fn lines(&self) -> Answer<'_, Vec<LaneDue>>;
 
     /// Calls a task off.

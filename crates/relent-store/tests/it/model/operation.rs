@@ -75,8 +75,9 @@ pub(super) enum Narrowed {
     ToGivenUp,
 }
 
+/// Sequences of 60 operations on average, which can become shorter when they fail.
 pub(super) fn sequences() -> impl Strategy<Value = Vec<Operation>> {
-    vec(operation(), 60)
+    vec(operation(), 1..120)
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

@@ -150,6 +150,8 @@ impl Pair {
             max,
         };
         let wants: Vec<Want> = lines.iter().map(want).collect();
+        self.model.catch_up();
+        self.other.catch_up();
         let model = self.model.store().claim(wants.clone()).await.unwrap();
         let other = self.other.store().claim(wants.clone()).await.unwrap();
         for (want, next) in wants.iter().zip(&model.next) {

@@ -83,14 +83,19 @@ impl Side {
         self.listen();
         let lines = self.store().lines().await.unwrap();
         self.known = lines.iter().map(|line| (place(line), line.at)).collect();
+        // A store may learn of what is due later after it was opened. It has when it can count.
+        self.store().counts().await.unwrap();
+    }
+
+    /// To be called before a claim: what is told from then on may be newer than its answer.
+    pub(super) fn catch_up(&mut self) {
+        while let Ok(told) = self.ears.try_recv() {
+            self.hear(told);
+        }
     }
 
     /// The service was told with a claim when a line is next due.
     pub(super) fn learn(&mut self, lane: LaneId, turn: Turn, next: Option<Timestamp>) {
-        // What was told before the claim is older than its answer.
-        while let Ok(told) = self.ears.try_recv() {
-            self.hear(told);
-        }
         match next {
             Some(at) => self.known.insert((lane, turn == Turn::Retry), at),
             None => self.known.remove(&(lane, turn == Turn::Retry)),
