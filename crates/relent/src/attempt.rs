@@ -29,9 +29,11 @@ pub struct Attempt<'r> {
     number: u32,
     previous: Option<FailureKind>,
     started_at: Timestamp,
+    created_at: Timestamp,
+    /// The caller's own.
     deadline_at: Timestamp,
     call: CallId,
-    /// What can be looked up when it is asked for is not carried along: most operations never ask.
+    /// What can be worked out when it is asked for is not carried along: most operations never ask.
     policy: &'r Policy,
     keys: &'r Keys,
 }
@@ -46,12 +48,13 @@ impl<'r> Attempt<'r> {
         deadline: Deadline,
     ) -> Attempt<'r> {
         let Inner { policy, keys, .. } = held.inner;
-        let (started_at, deadline_at) = match (created_at, held.started_at) {
-            (Some(created_at), Some(now)) => (now, deadline.or_of(policy, created_at)),
+        let (started_at, created_at, deadline_at) = match (created_at, held.started_at) {
+            (Some(created_at), Some(now)) => (now, created_at, deadline.at(created_at)),
             // Nobody has looked at the clock, because nothing depends on it yet.
-            _ => (Timestamp::ZERO, Timestamp::MAX),
+            _ => (Timestamp::ZERO, Timestamp::MAX, Timestamp::MAX),
         };
-        Attempt { number, previous, started_at, deadline_at, call: held.id, policy, keys }
+        let call = held.id;
+        Attempt { number, previous, started_at, created_at, deadline_at, call, policy, keys }
     }
 
     /// Which attempt this is, from 1.
@@ -67,13 +70,13 @@ impl<'r> Attempt<'r> {
     /// How long this attempt may take: the policy's attempt timeout, or what is left of the call's
     /// time if that is less. It is enforced; hand it to the client as well if that can use it.
     pub fn timeout(&self) -> Duration {
-        let left = self.deadline_at.saturating_since(self.started_at);
+        let left = self.deadline_at().saturating_since(self.started_at);
         self.policy.spec().attempt_timeout.min(left)
     }
 
     /// When the whole call must have ended.
     pub fn deadline_at(&self) -> Timestamp {
-        self.deadline_at
+        self.deadline_at.min(self.created_at + self.policy.spec().total_budget)
     }
 
     /// How the attempt before this one failed.
@@ -96,7 +99,7 @@ impl fmt::Debug for Attempt<'_> {
             .field("number", &self.number)
             .field("max", &self.max())
             .field("timeout", &self.timeout())
-            .field("deadline_at", &self.deadline_at)
+            .field("deadline_at", &self.deadline_at())
             .field("previous", &self.previous)
             .finish_non_exhaustive()
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use relent_policy::{
     BreakerState, Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop,
-    IdempotencyKey, Outcome, Policy, Refusal, Repeatable, Reservation, Timestamp, Turn, Ungated,
+    IdempotencyKey, Outcome, Refusal, Repeatable, Reservation, Timestamp, Turn, Ungated,
     WaitReason, decide,
 };
 
@@ -64,18 +64,13 @@ impl Deadline {
         !matches!(self, Deadline::None)
     }
 
-    fn at(self, created_at: Timestamp) -> Timestamp {
+    #[inline]
+    pub(crate) fn at(self, created_at: Timestamp) -> Timestamp {
         match self {
             Deadline::None => Timestamp::MAX,
             Deadline::At(at) => at,
             Deadline::In(duration) => created_at + duration,
         }
-    }
-
-    /// This deadline or the policy's, whichever is earlier.
-    #[inline]
-    pub(crate) fn or_of(self, policy: &Policy, created_at: Timestamp) -> Timestamp {
-        self.at(created_at).min(created_at + policy.spec().total_budget)
     }
 }
 
@@ -228,7 +223,7 @@ impl<'r, C: Clock> Call<'r, C> {
             return decide(policy, history, outcome, &mut Ungated, now, roll);
         };
         let mut lane = lane.lock();
-        if let Some(pass) = self.held.place.take().into_pass(started_at) {
+        if let Some(pass) = self.held.place.take_pass(started_at) {
             lane.finish(pass, outcome, now, roll);
         }
         let mut gates = lane.gates();
@@ -274,7 +269,8 @@ impl<'r, C: Clock> Call<'r, C> {
 
     fn deadline(&self) -> Timestamp {
         let Some(created_at) = self.created_at else { return Timestamp::MAX };
-        self.options.deadline.or_of(&self.held.inner.policy, created_at)
+        let total = self.held.inner.policy.spec().total_budget;
+        self.options.deadline.at(created_at).min(created_at + total)
     }
 
     #[cold]

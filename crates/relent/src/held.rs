@@ -51,8 +51,7 @@ impl<'r, C: Clock> Held<'r, C> {
     fn admit(&mut self, lane: &SharedLane, turn: Turn) -> Result<(), Refusal> {
         let now = self.inner.clock.now();
         self.started_at = Some(now);
-        self.place = lane.admit(turn, now)?;
-        Ok(())
+        lane.admit(&mut self.place, turn, now)
     }
 
     /// The first attempt, as the operation sees it.
@@ -80,22 +79,22 @@ impl<'r, C: Clock> Held<'r, C> {
     #[inline]
     pub(crate) fn succeeded_at_once(&mut self) {
         if let (Some(lane), Some(started_at)) = (&self.inner.lane, self.started_at) {
-            lane.succeed_at_once(self.place.take(), started_at);
+            lane.succeed_at_once(&mut self.place, started_at);
         }
     }
 
     /// Takes note of a success that took its time, which only matters to what is shared.
     pub(crate) fn succeeded(&mut self, now: impl FnOnce() -> Timestamp) {
         if let (Some(lane), Some(started_at)) = (&self.inner.lane, self.started_at) {
-            lane.succeed(self.place.take(), started_at, now());
+            lane.succeed(&mut self.place, started_at, now());
         }
     }
 }
 
 #[cold]
-fn abandon<C: Clock>(inner: &Inner<C>, place: Place) {
+fn abandon<C: Clock>(inner: &Inner<C>, place: &mut Place) {
     let now = inner.clock.now();
-    if let (Some(lane), Some(pass)) = (&inner.lane, place.into_pass(now)) {
+    if let (Some(lane), Some(pass)) = (&inner.lane, place.take_pass(now)) {
         lane.lock().abandon(pass, now);
     }
 }
@@ -104,7 +103,7 @@ impl<C: Clock> Drop for Held<'_, C> {
     #[inline]
     fn drop(&mut self) {
         if self.place.is_some() {
-            abandon(self.inner, self.place.take());
+            abandon(self.inner, &mut self.place);
         }
         self.inner.keys.forget(self.id);
     }

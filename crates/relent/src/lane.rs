@@ -38,15 +38,9 @@ impl Place {
         !matches!(self, Place::None)
     }
 
-    /// Leaves none behind.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Place {
-        std::mem::replace(self, Place::None)
-    }
-
     /// What the lane wants back from an attempt that started then.
-    pub(crate) fn into_pass(self, started_at: Timestamp) -> Option<Pass> {
-        match self {
+    pub(crate) fn take_pass(&mut self, started_at: Timestamp) -> Option<Pass> {
+        match std::mem::replace(self, Place::None) {
             Place::None => None,
             Place::Counted => Some(Pass::under_leeway(started_at)),
             Place::Passed(pass) => Some(pass),
@@ -103,21 +97,29 @@ impl SharedLane {
         }
     }
 
-    /// [`Lane::admit`].
+    /// Takes a place: [`Lane::admit`]. It is written where it will stay, because moving it costs as
+    /// much as taking it.
     #[inline]
-    pub(crate) fn admit(&self, turn: Turn, now: Timestamp) -> Result<Place, Refusal> {
+    pub(crate) fn admit(
+        &self,
+        place: &mut Place,
+        turn: Turn,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         if turn == Turn::First && self.count(now, Tally::started) {
-            return Ok(Place::Counted);
+            *place = Place::Counted;
+            return Ok(());
         }
-        self.ask(turn, now)
+        self.ask(place, turn, now)
     }
 
-    /// [`Lane::finish`] for a success that took no time: `now` is when it started.
+    /// Frees the place of an attempt that succeeded and took no time: [`Lane::finish`].
     #[inline]
-    pub(crate) fn succeed_at_once(&self, place: Place, now: Timestamp) {
-        match place {
-            Place::Counted if self.count(now, Tally::succeeded) => {}
-            place => self.succeed(place, now, now),
+    pub(crate) fn succeed_at_once(&self, place: &mut Place, started_at: Timestamp) {
+        if matches!(place, Place::Counted) && self.count(started_at, Tally::succeeded) {
+            *place = Place::None;
+        } else {
+            self.succeed(place, started_at, started_at);
         }
     }
 
@@ -142,14 +144,15 @@ impl SharedLane {
     }
 
     #[cold]
-    fn ask(&self, turn: Turn, now: Timestamp) -> Result<Place, Refusal> {
-        self.lock().admit(turn, now).map(Place::Passed)
+    fn ask(&self, place: &mut Place, turn: Turn, now: Timestamp) -> Result<(), Refusal> {
+        *place = Place::Passed(self.lock().admit(turn, now)?);
+        Ok(())
     }
 
-    /// [`Lane::finish`] for a success.
+    /// Frees the place of an attempt that succeeded: [`Lane::finish`].
     #[cold]
-    pub(crate) fn succeed(&self, place: Place, started_at: Timestamp, now: Timestamp) {
-        if let Some(pass) = place.into_pass(started_at) {
+    pub(crate) fn succeed(&self, place: &mut Place, started_at: Timestamp, now: Timestamp) {
+        if let Some(pass) = place.take_pass(started_at) {
             self.lock().finish(pass, &Outcome::Success, now, 0);
         }
     }
@@ -205,6 +208,11 @@ mod tests {
 
     use super::*;
 
+    fn start(shared: &SharedLane, turn: Turn, now: Timestamp) -> Result<Place, Refusal> {
+        let mut place = Place::None;
+        shared.admit(&mut place, turn, now).map(|()| place)
+    }
+
     #[test]
     fn what_is_counted_beside_the_lane_is_what_the_lane_would_have_counted() {
         let mut lane = Lane::new(&Policy::sync_api());
@@ -213,8 +221,8 @@ mod tests {
             let now = Timestamp::from_millis(1_000_000 + millis);
             let pass = lane.admit(Turn::First, now).unwrap();
             lane.finish(pass, &Outcome::Success, now, 0);
-            let pass = shared.admit(Turn::First, now).unwrap();
-            shared.succeed_at_once(pass, now);
+            let mut place = start(&shared, Turn::First, now).unwrap();
+            shared.succeed_at_once(&mut place, now);
         }
         assert_eq!(*shared.lock(), lane);
     }
@@ -223,15 +231,15 @@ mod tests {
     fn a_success_settles_the_probe_at_once() {
         let shared = SharedLane::new(Lane::new(&Policy::sync_api()));
         for _ in 0..20 {
-            let pass = shared.admit(Turn::First, Timestamp::ZERO).unwrap();
-            let pass = pass.into_pass(Timestamp::ZERO).unwrap();
+            let mut place = start(&shared, Turn::First, Timestamp::ZERO).unwrap();
+            let pass = place.take_pass(Timestamp::ZERO).unwrap();
             shared.lock().finish(pass, &Outcome::http(503), Timestamp::ZERO, 0);
         }
         let later = Timestamp::from_secs(6);
-        let probe = shared.admit(Turn::First, later).unwrap();
-        assert!(shared.admit(Turn::First, later).is_err(), "one probe");
-        shared.succeed_at_once(probe, later);
-        let refused = (0..10).filter(|_| shared.admit(Turn::First, later).is_err()).count();
+        let mut probe = start(&shared, Turn::First, later).unwrap();
+        assert!(start(&shared, Turn::First, later).is_err(), "one probe");
+        shared.succeed_at_once(&mut probe, later);
+        let refused = (0..10).filter(|_| start(&shared, Turn::First, later).is_err()).count();
         assert_eq!(refused, 9, "the ramp begins with a tenth");
     }
 
@@ -250,14 +258,14 @@ mod tests {
                     for n in 0..20_000_u64 {
                         let now = Timestamp::from_millis(1_000 + n);
                         let turn = if n % 11 == thread { Turn::Retry } else { Turn::First };
-                        let Ok(place) = shared.admit(turn, now) else { continue };
+                        let Ok(mut place) = start(shared, turn, now) else { continue };
                         assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
                         under_way.fetch_sub(1, Ordering::SeqCst);
                         if n % 7 > 1 {
-                            shared.succeed_at_once(place, now);
+                            shared.succeed_at_once(&mut place, now);
                             continue;
                         }
-                        let pass = place.into_pass(now).unwrap();
+                        let pass = place.take_pass(now).unwrap();
                         match n % 7 {
                             0 => shared.lock().abandon(pass, now),
                             _ => shared.lock().finish(pass, &Outcome::Success, now, 0),
@@ -267,7 +275,7 @@ mod tests {
             }
         });
         assert_eq!(shared.lock().in_flight(), 0);
-        let admitted = (0..5).filter(|_| shared.admit(Turn::First, Timestamp::MAX).is_ok());
+        let admitted = (0..5).filter(|_| start(&shared, Turn::First, Timestamp::MAX).is_ok());
         assert_eq!(admitted.count(), 3);
     }
 }
