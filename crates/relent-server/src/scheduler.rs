@@ -159,8 +159,13 @@ struct Planned {
 
 /// Claims and starts until it is told to stop.
 pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
-    let mut scheduler =
-        Scheduler { service, runtime, lines: Lines::default(), short_of_places: Vec::new() };
+    let mut scheduler = Scheduler {
+        service,
+        runtime,
+        lines: Lines::default(),
+        short_of_places: Vec::new(),
+        crowded_out: Vec::new(),
+    };
     loop {
         let told = service.inbox.wait(scheduler.idle_for());
         if told.stop {
@@ -177,6 +182,8 @@ struct Scheduler<'s> {
     lines: Lines,
     /// Lines that wait for a place in the service as a whole.
     short_of_places: Vec<LineKey>,
+    /// Lanes with a line that found no room beside what this round has planned.
+    crowded_out: Vec<LaneId>,
 }
 
 impl Scheduler<'_> {
@@ -197,9 +204,13 @@ impl Scheduler<'_> {
             self.lines.let_go(*lane, now);
         }
         if !told.freed.is_empty() {
-            for key in self.short_of_places.drain(..) {
-                self.lines.put_back(key, now);
-            }
+            self.put_back(now);
+        }
+    }
+
+    fn put_back(&mut self, now: Timestamp) {
+        for key in self.short_of_places.drain(..) {
+            self.lines.put_back(key, now);
         }
     }
 
@@ -230,6 +241,7 @@ impl Scheduler<'_> {
         let mut trials: HashMap<LaneId, Option<Gates>> = HashMap::new();
         let mut free = [Turn::First, Turn::Retry].map(|turn| self.service.places.free(turn));
         let mut count_all = 0;
+        self.crowded_out.clear();
         while count_all < ROUND_MAX {
             let Some(key) = self.lines.take(now) else { break };
             let turn = key.turn();
@@ -251,6 +263,9 @@ impl Scheduler<'_> {
             if count == 0 {
                 let held = lane.hold(turn, refusal, now, fastrand::u64(..));
                 self.lines.hold(key, held.until, now);
+                if refusal == Some(Refusal::Concurrency) {
+                    self.crowded_out.push(key.lane);
+                }
                 continue;
             }
             free[place(turn)] -= count;
@@ -287,7 +302,19 @@ impl Scheduler<'_> {
                 let held = lane.hold(turn, Some(refusal), now, fastrand::u64(..));
                 self.lines.hold(key, held.until, now);
             }
+            if started < count {
+                self.leave_room(key.lane, now);
+            }
         }
+    }
+
+    /// A line was shorter than planned: whoever found no room because of the plan asks again. Nobody
+    /// else would tell them, as no attempt ends that was not begun.
+    fn leave_room(&mut self, lane: LaneId, now: Timestamp) {
+        if self.crowded_out.contains(&lane) {
+            self.lines.let_go(lane, now);
+        }
+        self.put_back(now);
     }
 }
 

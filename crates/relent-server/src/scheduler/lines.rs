@@ -37,6 +37,8 @@ pub(crate) struct Lines {
     lines: HashMap<LineKey, Line>,
     ring: VecDeque<LineKey>,
     alarms: BinaryHeap<Reverse<(Timestamp, LineKey)>>,
+    /// How often a line was served.
+    turns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +50,8 @@ struct Line {
     in_ring: bool,
     /// The earliest alarm that is set for it.
     alarm_at: Option<Timestamp>,
+    /// The turn in which it was served last.
+    served_in: u64,
 }
 
 impl Lines {
@@ -60,7 +64,9 @@ impl Lines {
 
     /// What a claim has left: when the next task of the line is due.
     pub(crate) fn served(&mut self, key: LineKey, next: Option<Timestamp>, now: Timestamp) {
-        self.lines.entry(key).or_default().due_at = next;
+        self.turns += 1;
+        let line = self.lines.entry(key).or_default();
+        (line.due_at, line.served_in) = (next, self.turns);
         self.place(key, now);
     }
 
@@ -70,10 +76,12 @@ impl Lines {
         self.place(key, now);
     }
 
-    /// The lane may have room again.
+    /// The lane may have room again. Where there is room for one only, its two lines take turns:
+    /// whoever was served last goes behind, or the longer line would take every place.
     pub(crate) fn let_go(&mut self, lane: LaneId, now: Timestamp) {
-        for turn in [Turn::First, Turn::Retry] {
-            let key = LineKey::new(lane, turn);
+        let mut keys = [Turn::Retry, Turn::First].map(|turn| LineKey::new(lane, turn));
+        keys.sort_by_key(|key| self.lines.get(key).map_or(0, |line| line.served_in));
+        for key in keys {
             if let Some(line) = self.lines.get_mut(&key) {
                 line.held_until = Timestamp::ZERO;
                 self.place(key, now);
@@ -205,6 +213,26 @@ mod tests {
         assert_eq!((lines.take(at(99)), lines.next_alarm()), (None, None));
         lines.let_go(A.lane, at(99));
         assert_eq!(lines.take(at(99)), Some(A));
+    }
+
+    #[test]
+    fn the_lines_of_a_lane_with_room_for_one_take_turns() {
+        let retries = LineKey { is_retry: true, ..A };
+        let mut lines = Lines::default();
+        lines.due(A, at(1), at(1));
+        lines.due(retries, at(2), at(2));
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            lines.let_go(A.lane, at(2));
+            let key = lines.take(at(2)).unwrap();
+            order.push(key.is_retry);
+            lines.served(key, Some(at(1)), at(2));
+            for key in [A, retries] {
+                lines.hold(key, Timestamp::MAX, at(2));
+            }
+            assert_eq!(lines.take(at(2)), None);
+        }
+        assert_eq!(order, [false, true, false, true]);
     }
 
     #[test]
