@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 fine, 1 found something, 2 could not run.
 
+mod bench;
 #[cfg(test)]
 mod docs_numbers;
 #[cfg(test)]
@@ -27,6 +28,10 @@ chores:
           compare the golden vectors with the engine, or write them anew
   pictures [--bless]
           compare the pictures of the docs with the engine, or draw them anew
+  bench [scenario …] [--tasks N] [--waiting N] [--runs N] [--json FILE]
+        [--store URL] [--binary FILE]
+          measure the service; scenarios: enqueue, batch, end-to-end, lateness,
+          waiting, restart, neighbour; all of them if none is named
 ";
 
 fn main() -> ExitCode {
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
         ["vectors", "--bless"] => vectors::run(Mode::Bless),
         ["pictures"] => pictures::run(Mode::Check),
         ["pictures", "--bless"] => pictures::run(Mode::Bless),
+        ["bench", args @ ..] => bench::run(args),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,88 @@
+//! How long after its due time a task arrives: 5,000 tasks over 10 s, with and without others that
+//! wait.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::Bench;
+use super::figures::{Aim, Figures, quantile};
+use super::intake::Posting;
+use super::requests::{Due, Request, Task};
+use super::service::{DataDirectory, Service};
+use super::sink::{Sink, wall_nanos};
+use super::waiting;
+
+/// Tasks of a window.
+pub(super) const TASKS: u64 = 5_000;
+const EVERY_MILLIS: u64 = 2;
+/// Everything is stored before the first one is due.
+const AHEAD_MILLIS: u64 = 2_000;
+
+pub(super) async fn lateness(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
+    const NAME: &str = "lateness";
+    for waiting in [0, bench.options.waiting] {
+        let data = DataDirectory::new()?;
+        let service = Service::start(bench, &data)?;
+        if waiting > 0 {
+            waiting::load(service.address, waiting).await?;
+        }
+        let window = Window::measure(service.address, 0, wall_millis() + AHEAD_MILLIS).await?;
+        let among = format!("{waiting} others");
+        figures.add(NAME, format!("p50, {among}"), window.at(0.5), "ms", Aim::AtMost(1.0));
+        figures.add(NAME, format!("p90, {among}"), window.at(0.9), "ms", Aim::None);
+        figures.add(NAME, format!("p99, {among}"), window.at(0.99), "ms", Aim::AtMost(5.0));
+        figures.add(NAME, format!("latest, {among}"), window.at(1.0), "ms", Aim::None);
+        let early = super::intake::count(window.early);
+        figures.add(NAME, format!("early, {among}"), early, "tasks", Aim::AtMost(0.0));
+    }
+    Ok(())
+}
+
+/// Milliseconds since the epoch.
+pub(super) fn wall_millis() -> u64 {
+    wall_nanos() / 1_000_000
+}
+
+/// How late the tasks of a window were.
+#[derive(Debug)]
+pub(super) struct Window {
+    late_millis: Vec<f64>,
+    early: u64,
+}
+
+impl Window {
+    /// Posts the tasks of a service's so-manieth window, which begins at this time, and waits until
+    /// they have arrived at a sink of their own.
+    pub(super) async fn measure(service: SocketAddr, nth: u64, begins_at: u64) -> Result<Window> {
+        let (first, end) = (nth * TASKS, (nth + 1) * TASKS);
+        let sink = Sink::start(end)?;
+        let task = Task { target: sink.address, due: Due::At, headers: false };
+        let due_at = move |number| begins_at + (number - first) * EVERY_MILLIS;
+        let request = Request::batch(task, 100);
+        let posting = Posting { request, connections: 1, first, tasks: TASKS };
+        posting.run(service, due_at).await?;
+        if wall_millis() >= begins_at {
+            bail!("the tasks were not stored before the first was due");
+        }
+        let left = due_at(end).saturating_sub(wall_millis());
+        sink.wait_for(TASKS, Duration::from_millis(left) + Duration::from_secs(60)).await?;
+
+        let mut window = Window { late_millis: Vec::new(), early: 0 };
+        for number in first..end {
+            let due = due_at(number) * 1_000_000;
+            let arrived = sink.arrived_at(number).unwrap_or(u64::MAX);
+            window.early += u64::from(arrived < due);
+            let late = Duration::from_nanos(arrived.saturating_sub(due));
+            window.late_millis.push(late.as_secs_f64() * 1e3);
+        }
+        window.late_millis.sort_unstable_by(f64::total_cmp);
+        Ok(window)
+    }
+
+    /// So many of them were this late at most, in milliseconds.
+    pub(super) fn at(&self, share: f64) -> f64 {
+        quantile(&self.late_millis, share)
+    }
+}
