@@ -63,7 +63,7 @@ pub struct Claims {
     /// The claimed tasks; within a want, in order of due time.
     pub claimed: Vec<Claimed>,
     /// For each want, in order: when the next task of that line is due, if one waits that has not
-    /// reached its deadline.
+    /// reached its deadline. A time to come may be too early, if what was due then was called off.
     pub next: Vec<Option<Timestamp>>,
 }
 

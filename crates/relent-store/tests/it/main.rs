@@ -4,4 +4,5 @@
 mod backend;
 mod contract;
 mod model;
+mod sqlite;
 mod world;

@@ -1,0 +1,103 @@
+//! The directory, the lock and the file. REQ-S7.
+
+use std::fs;
+use std::time::Duration;
+
+use relent_policy::Timestamp;
+use relent_store::{OpenError, SqliteOptions, SqliteStore, Store, Upkeep};
+use rusqlite::Connection;
+
+use super::Place;
+
+#[tokio::test]
+async fn a_store_is_open_once() {
+    let mut place = Place::new().await;
+    let second = SqliteStore::open(place.path(), SqliteOptions::default()).unwrap_err();
+    assert!(matches!(&second, OpenError::InUse { directory } if directory == place.path()));
+    assert!(second.to_string().contains(&place.path().display().to_string()));
+    place.store = None;
+    SqliteStore::open(place.path(), SqliteOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_store_can_be_opened_before_it_is_dropped() {
+    let place = Place::new().await;
+    place.store().close(Duration::from_secs(10)).await.unwrap();
+    SqliteStore::open(place.path(), SqliteOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn a_closed_store_is_one_file() {
+    let place = Place::new().await;
+    place.add(place.task()).await;
+    place.store().close(Duration::from_secs(10)).await.unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["relent.db", "relent.lock"]);
+}
+
+#[test]
+fn a_file_of_a_later_version_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap());
+    let file = directory.path().join("relent.db");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    for _ in 0..2 {
+        let refused = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap_err();
+        assert!(matches!(refused, OpenError::Newer { found: 99, known: 1, .. }), "{refused}");
+    }
+}
+
+#[test]
+fn a_database_of_somebody_else_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relent.db");
+    Connection::open(&file).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let refused = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::NotOurs { .. }), "{refused}");
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("relent.db"), "not a database, and long enough to see it")
+        .unwrap();
+    let refused = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::Sqlite { .. }), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_directory_is_its_owners() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("a/b");
+    drop(SqliteStore::open(&own, SqliteOptions::default()).unwrap());
+    assert_eq!(fs::metadata(own).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_store_that_has_seen_tomorrow_does_not_go_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    let tomorrow = store.now() + Duration::from_secs(86_400);
+    drop(store);
+    let file = Connection::open(directory.path().join("relent.db")).unwrap();
+    let nanos = i64::try_from(tomorrow.as_nanos()).unwrap();
+    file.execute("INSERT OR REPLACE INTO meta VALUES ('latest_at', ?1)", [nanos]).unwrap();
+    drop(file);
+    let store = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap();
+    assert!(store.now() >= tomorrow);
+    assert!(store.now() < tomorrow + Duration::from_secs(3_600));
+    assert!(tomorrow > Timestamp::ZERO);
+}
+
+#[test]
+fn options_and_store_can_be_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::default();
+    assert!(format!("{options:?}").contains("keys_in_memory_max: 800000"));
+    let store = SqliteStore::open(directory.path(), options).unwrap();
+    assert_eq!(format!("{store:?}"), "SqliteStore { .. }");
+}
