@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use relent_server::Server;
@@ -70,7 +71,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(serve(config))?;
+    let served = runtime.block_on(serve(config));
+    // A look-up of a name that hangs in the system's resolver must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served?;
     Ok(Ended::Fine)
 }
 

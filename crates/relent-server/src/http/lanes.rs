@@ -8,7 +8,7 @@ use axum::extract::{Path, Request, State};
 use relent_api::{
     BreakerDocument, BudgetDocument, Code, LaneDocument, LaneLimits, Page, Problem, RulesFrom,
 };
-use relent_policy::Timestamp;
+use relent_policy::{Timestamp, Turn};
 use relent_store::{Counts, LaneId, LaneSettings};
 
 use super::{Handled, Refused, body, json, tenant};
@@ -113,10 +113,10 @@ fn document(service: &Service, lane: &Lane, counts: &HashMap<LaneId, Counts>) ->
     let view = lane.view(now);
     let counts = counts.get(&lane.id).copied().unwrap_or_default();
     let policy = service.policies.get(lane.policy);
-    // A lane counts as held when something waits that is held.
-    let held =
-        [relent_policy::Turn::First, relent_policy::Turn::Retry].map(|turn| lane.held(turn, now));
-    let held = held.into_iter().flatten().next();
+    // What holds a line is of no interest while nothing stands in it.
+    let lines = [(Turn::First, counts.first), (Turn::Retry, counts.retries)];
+    let held = lines.into_iter().filter(|(_, waiting)| *waiting > 0);
+    let held = held.filter_map(|(turn, _)| lane.held(turn, now)).next();
     let until = |held: Held| (held.until < Timestamp::MAX).then(|| held.until.as_millis_ceil());
     LaneDocument {
         lane_id: lane.id.to_string(),
