@@ -26,6 +26,7 @@ fn compare_with_the_model(other: fn(&Clock) -> Backend) {
     let config = Config {
         cases: sequences_to_run(),
         max_shrink_iters: 2_000,
+        max_shrink_time: 60_000,
         failure_persistence: None,
         ..Config::default()
     };
