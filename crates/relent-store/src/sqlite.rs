@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use relent_policy::Timestamp;
 use rusqlite::Connection;
 
-use self::load::Owners;
+use self::load::{Mark, Owners};
 use self::queue::{End, Queue};
 use self::readers::{ReadQueue, Readers};
 pub use self::schema::OpenError;
@@ -152,7 +152,7 @@ impl SqliteStore {
         let state =
             load::first_part(&connection, limits, Owners::AreGone, clock()).map_err(failed)?;
         let snapshot = snapshot(&place).map_err(failed)?;
-        let near_shelf_max = state.due.near_shelf_max();
+        let mark = Mark::of(&state);
         let queue = Arc::new(Queue::new(options.queue_max, options.queue_bytes_max));
         let reads = Arc::default();
         let readers = Readers::start(&reads, &place).map_err(failed)?;
@@ -172,7 +172,7 @@ impl SqliteStore {
         };
         start("relent-load", {
             let queue = Arc::clone(&queue);
-            move || queue.loaded(load::second_part(&snapshot, near_shelf_max))
+            move || queue.loaded(load::second_part(&snapshot, mark))
         });
         let ends = WriterEnds(Arc::clone(&queue));
         let writer = start("relent-write", move || {
@@ -238,9 +238,10 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         let by = Instant::now() + Duration::from_secs(60);
         self.queue.close(End { by, asker: None });
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
+        // The last to let go may be a listener, on the writer's own thread.
+        let writer = self.writer.take();
+        let writer = writer.filter(|writer| writer.thread().id() != thread::current().id());
+        if writer.is_some_and(|writer| writer.join().is_err()) {
             tracing::error!("the store's writer has panicked");
         }
     }

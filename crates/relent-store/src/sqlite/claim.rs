@@ -100,6 +100,9 @@ impl Desk<'_> {
                 continue;
             }
             let Some(row) = self.due_row(line, head)? else {
+                if self.still_waits(head)? {
+                    tracing::error!(task = head.id, "a task has lost what it is to send");
+                }
                 self.state.due.pop_stale(line);
                 *passes = left;
                 continue;

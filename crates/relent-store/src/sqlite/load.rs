@@ -4,7 +4,8 @@
 //! happens: lanes, policies, what is in flight, what is due within the horizon. The second, the
 //! keys and the counts of what is not in memory, is read beside the writer from a snapshot taken
 //! before its first write; what the writer does meanwhile is added to it. Whoever needs the second
-//! waits for it. REQ-S3, REQ-S4.
+//! waits for it. When far tasks are due is part of the first if they are few; otherwise a line may
+//! seem empty until the second is there, and the listener is told then. REQ-S3, REQ-S4.
 
 use relent_policy::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -26,6 +27,8 @@ const BUCKET: &str = "SELECT id, lane, attempts, due_at, deadline_at FROM tasks 
      WHERE shelf = ?1 AND id > ?2 AND state = 0 ORDER BY id LIMIT ?3";
 const FAR: &str = "SELECT lane, attempts > 0, shelf, count(*), min(due_at) FROM tasks \
      WHERE shelf > ?1 AND shelf <= ?2 AND state = 0 GROUP BY 1, 2, 3";
+const COUNT_FAR: &str = "SELECT count(*) FROM \
+     (SELECT 1 FROM tasks WHERE shelf > ?1 AND shelf <= ?2 LIMIT ?3)";
 const DEAD_LETTERS: &str =
     "SELECT lane, count(*) FROM tasks WHERE shelf BETWEEN ?1 AND ?2 GROUP BY lane";
 const KEYS: &str = "SELECT id, key_hash FROM tasks WHERE id > ?1 AND key_hash IS NOT NULL";
@@ -37,6 +40,9 @@ const LAST_ATTEMPT: &str = "SELECT max(id) FROM attempts";
 pub(super) const LATEST_AT: &str = "latest_at";
 /// Numbers up to this one may have been used and deleted.
 pub(super) const IDS_THROUGH: &str = "ids_through";
+
+/// So many far tasks can be looked through without keeping anybody waiting.
+const FEW_FAR_TASKS: i64 = 10_000;
 
 /// What becomes of the tasks that were in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +85,8 @@ fn last_id(connection: &Connection) -> rusqlite::Result<Option<TaskId>> {
 /// The latest time found in the file.
 pub(super) fn latest_at(connection: &Connection) -> rusqlite::Result<Timestamp> {
     let saved = Timestamp::from_nanos(meta(connection, LATEST_AT)?.unwrap_or_default());
-    // The epoch of ids is no time that anything happened at.
-    let last = last_id(connection)?.filter(|last| last.as_u64() > u64::from(u32::MAX));
-    Ok(saved.max(last.map_or(Timestamp::ZERO, TaskId::created_at)))
+    let last = last_id(connection)?.map_or(Timestamp::ZERO, TaskId::created_at);
+    Ok(saved.max(last))
 }
 
 /// Everything that claims and records need.
@@ -113,7 +118,27 @@ pub(super) fn first_part(
     for task in in_flight {
         flight(connection, &mut state, task, owners, now)?;
     }
+    let near = state.due.near_shelf_max();
+    let values = [near, due::LIVE_SHELVES.1, FEW_FAR_TASKS];
+    let far_tasks: i64 = connection.query_row(COUNT_FAR, values, |row| row.get(0))?;
+    if far_tasks < FEW_FAR_TASKS {
+        state.add_far(far(connection, near)?);
+        state.knows_far = true;
+    }
     Ok(state)
+}
+
+fn far(connection: &Connection, near_shelf_max: i64) -> rusqlite::Result<Vec<FarTasks>> {
+    let mut select = connection.prepare(FAR)?;
+    let far = select.query_map([near_shelf_max, due::LIVE_SHELVES.1], |row| {
+        Ok(FarTasks {
+            line: LineId::of_waiting(row.get(0)?, row.get(1)?),
+            bucket: due::shelf_bucket(row.get(2)?).unwrap_or_default(),
+            count: row.get(3)?,
+            earliest: to_nanos(row.get(4)?),
+        })
+    })?;
+    far.collect()
 }
 
 fn lanes_and_policies(connection: &Connection, state: &mut State) -> rusqlite::Result<()> {
@@ -176,8 +201,21 @@ fn flight(
     Ok(())
 }
 
-/// Everything else. `near_shelf_max` is where the first part ended.
-pub(super) fn second_part(connection: &Connection, near_shelf_max: i64) -> rusqlite::Result<Rest> {
+/// Where the first part ended.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    near_shelf_max: i64,
+    knows_far: bool,
+}
+
+impl Mark {
+    pub(super) fn of(state: &State) -> Mark {
+        Mark { near_shelf_max: state.due.near_shelf_max(), knows_far: state.knows_far }
+    }
+}
+
+/// Everything else.
+pub(super) fn second_part(connection: &Connection, mark: Mark) -> rusqlite::Result<Rest> {
     let keys_flushed_through = meta(connection, "keys_flushed_through")?.unwrap_or_default();
     let mut select = connection.prepare(KEYS)?;
     let mut rows = select.query([keys_flushed_through.cast_signed()])?;
@@ -185,16 +223,7 @@ pub(super) fn second_part(connection: &Connection, near_shelf_max: i64) -> rusql
     while let Some(row) = rows.next()? {
         keys.insert(KeyHash(row.get(1)?), row.get::<_, i64>(0)?.cast_unsigned());
     }
-    let mut select = connection.prepare(FAR)?;
-    let far = select.query_map([near_shelf_max, due::LIVE_SHELVES.1], |row| {
-        Ok(FarTasks {
-            line: LineId::of_waiting(row.get(0)?, row.get(1)?),
-            bucket: due::shelf_bucket(row.get(2)?).unwrap_or_default(),
-            count: row.get(3)?,
-            earliest: to_nanos(row.get(4)?),
-        })
-    })?;
-    let far = far.collect::<rusqlite::Result<_>>()?;
+    let far = if mark.knows_far { Vec::new() } else { far(connection, mark.near_shelf_max)? };
     let (first, last) = due::ended_shelves(EXHAUSTED);
     let mut select = connection.prepare(DEAD_LETTERS)?;
     let dead_letters = select.query_map([first, last], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -202,19 +231,24 @@ pub(super) fn second_part(connection: &Connection, near_shelf_max: i64) -> rusql
     Ok(Rest { far, dead_letters, keys, keys_flushed_through })
 }
 
-/// Puts some tasks of a bucket in line: those after a task, so many at most. Returns the last one;
-/// `None` when there are no more.
+/// What was put in line.
+pub(super) struct Part {
+    pub(super) count: usize,
+    pub(super) last: Option<i64>,
+}
+
+/// Puts some tasks of a bucket in line: those after a task, so many at most.
 pub(super) fn bucket(
     connection: &Connection,
     state: &mut State,
     bucket: u64,
     after: i64,
     max: usize,
-) -> rusqlite::Result<Option<i64>> {
+) -> rusqlite::Result<Part> {
     let mut select = connection.prepare_cached(BUCKET)?;
     let limit = i64::try_from(max).unwrap_or(i64::MAX);
     let mut rows = select.query(params![due::far_shelf(bucket), after, limit])?;
-    let (mut last, mut count) = (None, 0);
+    let mut part = Part { count: 0, last: None };
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
         let line = LineId::of_waiting(row.get(1)?, row.get(2)?);
@@ -225,8 +259,8 @@ pub(super) fn bucket(
         if known.is_none_or(|known| due_at < known) {
             state.announce(line, due_at);
         }
-        last = Some(id);
-        count += 1;
+        part.last = Some(id);
+        part.count += 1;
     }
-    Ok(last.filter(|_| count == max))
+    Ok(part)
 }

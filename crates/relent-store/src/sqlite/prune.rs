@@ -35,7 +35,7 @@ const SAVE_IDS: &str = "INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2
 /// How much of the shelf of the hour in which the retention ends is looked at.
 const LAST_SHELF_ROWS: u32 = 2_000;
 /// More rows than this are not deleted at once.
-const ROWS_MAX: u64 = 10_000;
+const ROWS_MAX: u64 = 2_000;
 
 /// A task that has ended.
 struct Over {

@@ -215,7 +215,7 @@ impl Queue {
         taken
     }
 
-    /// Makes room again for what was answered.
+    /// Makes room again for what is about to be answered.
     pub(super) fn answered(&self, jobs: usize, bytes: usize) {
         let mut waiting = self.lock();
         waiting.unanswered_jobs -= jobs;

@@ -39,7 +39,7 @@ impl Tasks for SqliteStore {
 
     fn claim(&self, wants: Vec<Want>) -> Answer<'_, Claims> {
         let wanted = wants.iter().map(|want| want.max as usize).fold(0, usize::saturating_add);
-        let claims = self.queue.ask(rows(wanted.clamp(1, 1_024)), move |desk| desk.claim(&wants));
+        let claims = self.queue.ask(rows(wanted.clamp(1, 256)), move |desk| desk.claim(&wants));
         Box::pin(async { Ok(claims.await?.read()) })
     }
 

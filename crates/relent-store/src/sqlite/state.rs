@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::due::{DueIndex, LineId};
 use super::keys::KeyIndex;
-use super::load::Rest;
+use super::load::{FarTasks, Rest};
 use crate::contract::Counts;
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) leases: HashMap<u32, u64>,
     tallies: Vec<Tally>,
     last_id: Option<TaskId>,
+    /// Whether it is known when far tasks are due.
+    pub(super) knows_far: bool,
     /// Whether everything is loaded: the keys, and what is counted but not kept in memory.
     pub(super) is_whole: bool,
     /// The latest time that the file knows of.
@@ -55,6 +57,7 @@ impl State {
             leases: HashMap::new(),
             tallies: Vec::new(),
             last_id,
+            knows_far: false,
             is_whole: false,
             saved_at: Timestamp::ZERO,
             news: BTreeMap::new(),
@@ -108,18 +111,22 @@ impl State {
     /// Takes in what was loaded later than the rest. Between the two nothing was missing that claims
     /// and records need.
     pub(super) fn complete(&mut self, rest: Rest) {
-        for far in rest.far {
+        self.add_far(rest.far);
+        for (lane, count) in rest.dead_letters {
+            self.tally(lane).dead_letters += count;
+        }
+        self.keys.complete(rest.keys, rest.keys_flushed_through);
+        self.is_whole = true;
+    }
+
+    pub(super) fn add_far(&mut self, tasks: Vec<FarTasks>) {
+        for far in tasks {
             *self.tally(far.line.lane).waiting(far.line) += far.count;
             self.due.add_far(far.line, far.bucket, far.count, far.earliest);
             if let Some(earliest) = self.due.earliest(far.line) {
                 self.announce(far.line, earliest);
             }
         }
-        for (lane, count) in rest.dead_letters {
-            self.tally(lane).dead_letters += count;
-        }
-        self.keys.complete(rest.keys, rest.keys_flushed_through);
-        self.is_whole = true;
     }
 
     pub(super) fn counts(&self) -> Vec<(LaneId, Counts)> {

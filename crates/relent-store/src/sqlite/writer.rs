@@ -22,6 +22,7 @@
 
 use std::fs::File;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ use relent_policy::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::due::DueIndex;
-use super::load::{self, Owners};
+use super::load::{self, Mark, Owners};
 use super::queue::{Abandoned, Job, Kind, Queue, stopped};
 use super::readers::Readers;
 use super::rows::from_time;
@@ -120,26 +121,23 @@ impl Writer {
 
     /// Takes in what was loaded beside the writer, and lets those who waited for it go on.
     fn complete(&mut self, rest: Result<load::Rest, rusqlite::Error>) {
-        if self.state.is_whole {
-            return;
-        }
         match rest {
+            // A failure in between has loaded everything already.
+            _ if self.state.is_whole => {}
             Ok(rest) => self.state.complete(rest),
             Err(error) => self.fail(&error),
         }
-        let held = mem::take(&mut self.turns.held);
-        let mut jobs = held.into_iter();
-        loop {
-            let some: Vec<Box<dyn Job>> = jobs.by_ref().take(JOBS_MAX).collect();
-            if some.is_empty() {
-                break;
-            }
+        let mut held = mem::take(&mut self.turns.held).into_iter();
+        while held.len() > 0 {
+            let some = held.by_ref().take(JOBS_MAX).collect();
             self.turn(some);
         }
     }
 
+    /// Keeps back what cannot be done before everything is loaded. After a failure there is nothing
+    /// to wait for: either everything is loaded, or it is refused.
     fn hold_back(&mut self, jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
-        if self.state.is_whole {
+        if self.state.is_whole || self.turns.failure.is_some() {
             return jobs;
         }
         let mut now = Vec::with_capacity(jobs.len());
@@ -162,10 +160,11 @@ impl Writer {
         };
         let count = jobs.len();
         let bytes = jobs.iter().map(|job| job.size().bytes).sum();
+        // Room first: who is answered may come again at once.
+        self.queue.answered(count, bytes);
         for job in jobs {
             job.answer(done.clone());
         }
-        self.queue.answered(count, bytes);
         self.tell();
     }
 
@@ -214,17 +213,19 @@ impl Writer {
         let now = (self.clock)().as_nanos();
         let mut left = LOAD_MAX;
         loop {
-            let loading = self.turns.loading.take();
             let next = || self.state.due.bucket_to_load(now).map(|bucket| (bucket, i64::MIN));
-            let Some((bucket, after)) = loading.or_else(next) else { return Ok(()) };
+            let Some((bucket, after)) = self.turns.loading.take().or_else(next) else {
+                return Ok(());
+            };
             self.state.due.begin_load(bucket);
             let max = if DueIndex::is_late(bucket, now) { usize::MAX } else { left };
-            let last = load::bucket(&self.connection, &mut self.state, bucket, after, max)?;
-            if let Some(last) = last {
+            let part = load::bucket(&self.connection, &mut self.state, bucket, after, max)?;
+            left = left.saturating_sub(part.count);
+            if let Some(last) = part.last.filter(|_| part.count == max) {
                 self.turns.loading = Some((bucket, last));
                 return Ok(());
             }
-            left = left.saturating_sub(64).max(1);
+            left = left.max(1);
         }
     }
 
@@ -257,7 +258,7 @@ impl Writer {
         self.turns.loading = None;
         let now = (self.clock)();
         let mut state = load::first_part(&self.connection, self.limits, Owners::AreHere, now)?;
-        let rest = load::second_part(&self.connection, state.due.near_shelf_max())?;
+        let rest = load::second_part(&self.connection, Mark::of(&state))?;
         state.complete(rest);
         // What is due was said before, and saying it again does no harm.
         self.state = state;
@@ -273,8 +274,10 @@ impl Writer {
             return;
         }
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(listener) = listener {
-            listener.due(&news);
+        let Some(listener) = listener else { return };
+        // The listener is somebody else's code. What it does wrong must not end the store.
+        if catch_unwind(AssertUnwindSafe(|| listener.due(&news))).is_err() {
+            tracing::error!("the listener of the store has panicked");
         }
     }
 
