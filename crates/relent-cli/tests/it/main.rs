@@ -1,0 +1,9 @@
+//! The one binary as its users meet it: started, called, killed and started again.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cli;
+mod crash;
+mod delivery;
+mod doors;
+mod rig;
+mod schedule;
