@@ -7,6 +7,7 @@ mod dead_letters;
 mod keys;
 mod lanes;
 mod policies;
+mod requests;
 mod restarts;
 mod timing;
 mod watching;

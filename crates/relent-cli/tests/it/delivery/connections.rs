@@ -163,3 +163,19 @@ async fn connections_are_used_again_and_never_resend_by_themselves() {
     let connections: HashSet<_> = world.target.seen().iter().map(|seen| seen.connection).collect();
     assert!(connections.len() <= 3, "{} connections", connections.len());
 }
+
+#[tokio::test]
+async fn a_connection_that_ended_while_idle_is_no_failure_and_no_second_request() {
+    let world = World::start().await;
+    world.target.on("/last", [Step::LastAnswer]);
+    for number in 0..30 {
+        let key = json!({"idempotencyKey": format!("last-{number}")});
+        let id = world.client.create(&with(world.task("last"), key)).await;
+        let done = world.client.until_status(&id, "SUCCEEDED").await;
+        let seen = world.target.seen();
+        let seen: Vec<_> =
+            seen.iter().filter(|seen| seen.key == format!("last-{number}")).collect();
+        assert_eq!(Some(seen.len() as u64), done["attemptNumber"].as_u64(), "{seen:#?}");
+    }
+    assert_eq!(world.target.count(), 30, "an idle connection that ends costs no attempt");
+}

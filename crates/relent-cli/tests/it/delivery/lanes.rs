@@ -1,6 +1,8 @@
 //! What holds a lane back: people, its limits, its breaker, its budget. REQ-G2, REQ-K1, REQ-K2,
 //! REQ-L6.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::World;
@@ -163,6 +165,7 @@ async fn a_retry_and_a_fresh_task_that_come_due_together_both_go_out() {
     world.client.post(&format!("/lanes/{lane}/pause"), &json!({})).await.expect(200);
     let fresh = world.create_under("narrow", "fresh").await;
     world.until_waiting(&fresh, "paused").await;
+    world.until_waiting(&retry, "paused").await;
     world.client.post(&format!("/lanes/{lane}/resume"), &json!({})).await.expect(200);
     // Neither has an end that the other could wait for.
     world.target.until_seen("/retry", 2).await;
@@ -170,4 +173,43 @@ async fn a_retry_and_a_fresh_task_that_come_due_together_both_go_out() {
     gate.open();
     world.client.until_status(&retry, "SUCCEEDED").await;
     world.client.until_status(&fresh, "SUCCEEDED").await;
+}
+
+#[tokio::test]
+async fn lanes_that_are_held_cost_nothing() {
+    let world = World::start_with(&["--set", "log.level=warn"]).await;
+    let breaker = json!({"callsMin": 2, "coolDownMs": 60_000, "coolDownMaxMs": 60_000});
+    world.client.register(&with(quick_policy("guarded", 4), json!({"breaker": breaker}))).await;
+    let limits = json!({"concurrency": {"inFlightMax": 2, "retriesInFlightMax": 2}});
+    world.client.register(&with(quick_policy("narrow", 4), limits)).await;
+    world.target.on("/fails", [status(503)]);
+    world.target.on("/never", [crate::rig::Step::Silence]);
+    let mut tasks = Vec::new();
+    for (dependency, path, policy_id) in
+        [("paused", "/ok", "quick"), ("open", "/fails", "guarded"), ("full", "/never", "narrow")]
+    {
+        let document = task(&world.target.url(path), &format!("first-{dependency}"), policy_id);
+        world.client.create(&with(document.clone(), json!({"dependency": dependency}))).await;
+        tasks.extend((0..300).map(|n| {
+            let key = format!("{dependency}-{n}");
+            with(document.clone(), json!({"dependency": dependency, "idempotencyKey": key}))
+        }));
+    }
+    let lane = world.client.lane("paused").await["laneId"].as_str().unwrap().to_owned();
+    world.client.post(&format!("/lanes/{lane}/pause"), &json!({})).await.expect(200);
+    world.client.post("/retry-tasks:batch", &json!({"tasks": tasks})).await.expect(202);
+    for (dependency, reason) in
+        [("paused", "paused"), ("open", "breaker_open"), ("full", "concurrency")]
+    {
+        crate::rig::wait_until(crate::rig::SOON, reason, async || {
+            let lane = world.client.lane(dependency).await;
+            (lane["blockedBy"] == reason).then_some(())
+        })
+        .await;
+    }
+    let before = world.relent.cpu_time();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let spent = world.relent.cpu_time() - before;
+    println!("900 tasks held back for a second cost {spent:?}");
+    assert!(spent < Duration::from_millis(200), "{spent:?} in a second of waiting");
 }

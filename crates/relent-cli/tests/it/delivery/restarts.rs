@@ -1,9 +1,13 @@
 //! Stopping, being killed, and starting again on the same data. REQ-S4.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use super::{World, assert_contiguous, assert_never_early, column};
-use crate::rig::{Gate, SOON, Step, ok, status, task, wait_until, with};
+use crate::rig::{Gate, SOON, Step, ok, quick_policy, status, task, wait_until, with};
 
 impl World {
     /// Starts the service again on the same data, after it has ended.
@@ -139,7 +143,7 @@ async fn sigterm_lets_attempts_finish_and_abandons_nothing() {
 #[tokio::test]
 async fn sigterm_under_load_ends_with_0_and_abandons_nothing() {
     let mut world = World::start().await;
-    world.target.on("/load", [ok().after(std::time::Duration::from_millis(30))]);
+    world.target.on("/load", [ok().after(Duration::from_millis(30))]);
     let tasks: Vec<Value> = (0..400)
         .map(|n| with(world.task("load"), json!({"idempotencyKey": format!("load-{n}")})))
         .collect();
@@ -165,4 +169,59 @@ async fn a_second_process_on_the_same_data_is_refused() {
     assert!(said.contains("in use") || said.contains("another process"), "{said}");
     let id = world.create("unharmed").await;
     world.client.until_status(&id, "SUCCEEDED").await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_outlasts_the_grace_is_left_and_made_again() {
+    let mut world = World::start_with(&["--set", "server.grace_ms=300"]).await;
+    world.target.on("/endless", [Step::Silence, ok()]);
+    let id = world.create("endless").await;
+    world.target.until_seen("/endless", 1).await;
+    let asked = Instant::now();
+    world.relent.sigterm();
+    assert_eq!(world.relent.ended().await.code(), Some(0), "{}", world.relent.log());
+    assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?} to stop", asked.elapsed());
+    let world = world.start_again().await;
+    let done = world.client.until_status(&id, "SUCCEEDED").await;
+    assert_eq!(done["attemptNumber"], 2);
+    assert_contiguous(&world.client.attempts(&id).await);
+}
+
+#[tokio::test]
+async fn those_who_only_listen_do_not_keep_it_from_stopping() {
+    let mut world = World::start().await;
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(world.relent.address).await.unwrap();
+        stream.write_all(b"GET /events HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
+        stream.readable().await.unwrap();
+        streams.push(stream);
+        // And some that say nothing at all.
+        streams.push(TcpStream::connect(world.relent.address).await.unwrap());
+    }
+    world.client.get("/livez").await;
+    let asked = Instant::now();
+    world.relent.sigterm();
+    assert_eq!(world.relent.ended().await.code(), Some(0), "{}", world.relent.log());
+    assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?} to stop", asked.elapsed());
+}
+
+#[tokio::test]
+async fn an_open_breaker_is_open_after_a_restart() {
+    let mut world = World::start().await;
+    let breaker = json!({"callsMin": 2, "coolDownMs": 60_000, "coolDownMaxMs": 60_000});
+    let policy = with(quick_policy("guarded", 4), json!({"breaker": breaker}));
+    world.client.register(&policy).await;
+    world.target.on("/fails", [status(503)]);
+    let id = world.client.create(&task(&world.target.url("/fails"), "fails", "guarded")).await;
+    let held = |task: &Value| task["waitingReason"] == "breaker_open";
+    let before = world.client.until(&id, "the breaker opens", held).await;
+    world.relent.sigterm();
+    assert_eq!(world.relent.ended().await.code(), Some(0));
+    let count = world.target.count();
+    let world = world.start_again().await;
+    let after = world.client.until(&id, "the breaker is open", held).await;
+    assert_eq!(after["attemptNumber"], before["attemptNumber"]);
+    assert_eq!(world.client.lane(&world.dependency()).await["breaker"]["state"], "open");
+    assert_eq!(world.target.count(), count, "nothing goes through an open breaker");
 }

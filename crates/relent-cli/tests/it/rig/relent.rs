@@ -1,7 +1,7 @@
 //! The service: the real binary, on a data directory of its own.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,11 +98,22 @@ impl Relent {
 
     /// How much memory it uses, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let path: PathBuf = format!("/proc/{}/status", self.pid().as_raw_pid()).into();
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_pid()));
+        let text = text.unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
         kilobytes * 1_024
+    }
+
+    /// How much processor time it has used, to a hundredth of a second.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().as_raw_pid()));
+        let text = text.unwrap();
+        // The name of the program comes before, in brackets.
+        let (_, fields) = text.rsplit_once(')').unwrap();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     /// Kills it without warning.

@@ -19,6 +19,8 @@ pub(crate) enum Step {
     Reset,
     /// Closes the connection without a word.
     Close,
+    /// 200, and then closes the connection without having said so.
+    LastAnswer,
     /// 200 and a header line every few milliseconds, for ever.
     DripHead,
     /// 200 and a piece of body every few milliseconds, for ever.

@@ -55,7 +55,12 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        wire::header(&self.head, name)
+        self.headers(name).first().copied()
+    }
+
+    /// The values of every line with this name.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        wire::headers(&self.head, name).collect()
     }
 }
 
@@ -237,6 +242,9 @@ impl Peer {
             }
             Step::Reset => self.stream.set_zero_linger().unwrap(),
             Step::Close | Step::After(..) | Step::Held(..) => {}
+            Step::LastAnswer => {
+                self.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
+            }
             Step::Silence => self.reader.until_closed(&mut self.stream).await,
             Step::Truncated => {
                 self.write(b"HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\nonly half").await?;

@@ -30,8 +30,13 @@ impl Request {
 }
 
 /// The value of the first header line with this name.
-pub(super) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
-    head.lines().skip(1).find_map(|line| {
+fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    headers(head, name).next()
+}
+
+/// The values of every header line with this name.
+pub(super) fn headers<'h>(head: &'h str, name: &str) -> impl Iterator<Item = &'h str> {
+    head.lines().skip(1).filter_map(move |line| {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then(|| value.trim())
     })
