@@ -134,7 +134,7 @@ fn state(lane: &LaneDocument) -> String {
     match lane.blocked_by {
         _ if lane.paused => "paused".to_owned(),
         Some(reason) => format!("held: {reason}"),
-        None => "open".to_owned(),
+        None => "running".to_owned(),
     }
 }
 
