@@ -7,11 +7,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs};
 
 use bytes::Bytes;
-use relent_policy::{IdempotencyKey, Repeatable, Turn};
+use relent_policy::{IdempotencyKey, Repeatable, Timestamp, Turn};
 use relent_store::{
     AttemptRecord, Claimed, Ended, FirstAttempt, LaneId, Lanes, NewPolicy, NewTask, Phases,
     Policies, PolicyKey, Record, SqliteOptions, SqliteStore, StoredRequest, Tasks, TenantId, Then,
@@ -35,8 +38,12 @@ struct Bench {
 
 impl Bench {
     fn open(directory: &Path, made: u64) -> Outcome<Bench> {
+        Bench::with(directory, made, SqliteOptions::default())
+    }
+
+    fn with(directory: &Path, made: u64, options: SqliteOptions) -> Outcome<Bench> {
         let runtime = Builder::new_current_thread().build()?;
-        let store = SqliteStore::open(directory, SqliteOptions::default())?;
+        let store = SqliteStore::open(directory, options)?;
         let tenant = TenantId::default_tenant();
         let lease = Duration::from_secs(3_600);
         let policy = NewPolicy { policy_id: "p".into(), document: "{}".into(), lease };
@@ -217,6 +224,41 @@ fn restart(directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
+/// Tasks that become due in another order than the one in which they came, as retries do.
+fn scattered(directory: &Path, waiting: u32) -> Outcome<()> {
+    let ahead = Arc::new(AtomicU64::new(0));
+    let (start, clock) = (Instant::now(), Arc::clone(&ahead));
+    let began_at = Timestamp::ZERO + SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let now = move || began_at + start.elapsed() + Duration::from_secs(clock.load(SeqCst));
+    let options = SqliteOptions { clock: Some(Arc::new(now)), ..SqliteOptions::default() };
+    let mut bench = Bench::with(directory, 1 << 42, options)?;
+    for _ in 0..waiting / 1_000 {
+        let mut tasks = bench.tasks(1_000)?;
+        for task in &mut tasks {
+            task.first = FirstAttempt::After(Duration::from_millis(fastrand::u64(0..900_000)));
+        }
+        bench.enqueue(tasks)?;
+    }
+    ahead.store(1_000, SeqCst);
+    println!("in scattered order, {waiting} waiting:");
+    println!("batch           claim/s     record/s   (processor time each)");
+    for batch in [10, 100] {
+        let (mut claim, mut record, mut count) = (Spent::default(), Spent::default(), 0_u32);
+        while claim.time + record.time < MEASURE_FOR {
+            let claimed = claim.add(|| bench.claim(batch))?;
+            let records: Vec<Record> = claimed.iter().map(success).collect();
+            record.add(|| bench.complete(records))?;
+            count += batch;
+        }
+        let speeds = [claim, record].map(|spent| f64::from(count) / spent.time.as_secs_f64());
+        let each =
+            [claim, record].map(|spent| spent.processor.as_secs_f64() * 1e6 / f64::from(count));
+        print!("{batch:>10} {:>12.0} {:>12.0}", speeds[0], speeds[1]);
+        println!("   ({:.1} + {:.1} µs)", each[0], each[1]);
+    }
+    Ok(())
+}
+
 fn anonymous_mb() -> Outcome<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -235,21 +277,23 @@ fn main() -> Outcome<()> {
     let mut arguments = env::args().skip(1);
     let directory = arguments.next().map_or_else(|| env::temp_dir().join("relent"), PathBuf::from);
     let waiting: u32 = arguments.next().map_or(Ok(1_000_000), |number| number.parse())?;
-    let (small, large) = (directory.join("measure-small"), directory.join("measure-large"));
+    let [small, large, scatter] =
+        ["small", "large", "scattered"].map(|name| directory.join(format!("measure-{name}")));
     match arguments.next().as_deref() {
         Some("speeds") => print_speeds(&mut Bench::open(&small, 0)?),
         Some("fill") => fill(&large, waiting),
         Some("restart") => restart(&large),
+        Some("scattered") => scattered(&scatter, waiting / 4),
         _ => {
-            for used in [&small, &large] {
+            for used in [&small, &large, &scatter] {
                 if used.exists() {
                     fs::remove_dir_all(used)?;
                 }
             }
-            for part in ["speeds", "fill", "restart"] {
+            for part in ["speeds", "fill", "restart", "scattered"] {
                 run_part(part, &directory, waiting)?;
             }
-            for used in [small, large] {
+            for used in [small, large, scatter] {
                 fs::remove_dir_all(used)?;
             }
             Ok(())

@@ -16,18 +16,18 @@ use super::rows::{
     IN_FLIGHT, PENDING, from_id, from_time, nanos, to_headers, to_history, to_key, to_nanos,
     to_repeatable, to_time,
 };
-use super::state::{Desk, Flight, lane_due};
+use super::state::{Desk, Flight, Hot, lane_due};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId};
 use crate::lane::LaneDue;
 use crate::lease::{Claimed, Claims, Lease, SWEEP_LEASE, Want};
 use crate::task::StoredRequest;
 
-const DUE: &str = "SELECT state, due_at, deadline_at, attempts, shelf, policy, generation, \
+pub(super) const DUE: &str = "SELECT state, due_at, deadline_at, attempts, shelf, policy, generation, \
      started_at, repeatable, last_status, last_attempt, history, method, url, headers, \
      idempotency_key, correlation_id, body \
      FROM tasks JOIN payloads USING (id) WHERE id = ?1";
-const CLAIM: &str =
+pub(super) const CLAIM: &str =
     "UPDATE tasks SET state = ?2, attempts = ?3, token = ?4, since = ?5 WHERE id = ?1";
 const WAITING: &str = "SELECT state, due_at FROM tasks WHERE id = ?1";
 
@@ -131,8 +131,7 @@ impl Desk<'_> {
     /// The row of an entry; `None` if it does not wait for this time any more.
     fn due_row(&mut self, line: LineId, entry: Entry) -> Result<Option<DueRow>, Failure> {
         let Some(task) = TaskId::from_u64(entry.id) else { return Ok(None) };
-        let mut select = self.connection.prepare_cached(DUE)?;
-        let row = select.query_row([from_id(task)], |row| {
+        let row = self.hot(Hot::Due)?.query_row([from_id(task)], |row| {
             let waits = row.get::<_, i64>(0)? == PENDING && to_nanos(row.get(1)?) == entry.due_at;
             waits.then(|| due_row(row, line.lane, task)).transpose()
         });
@@ -148,9 +147,14 @@ impl Desk<'_> {
         flight.until = until;
         flight.claimed_at = Some(self.now.as_nanos());
         let since = from_time(self.now);
-        let mut claim = self.connection.prepare_cached(CLAIM)?;
         let id = task.cast_signed();
-        claim.execute(params![id, IN_FLIGHT, flight.attempts, from_id(token), since])?;
+        self.hot(Hot::Claim)?.execute(params![
+            id,
+            IN_FLIGHT,
+            flight.attempts,
+            from_id(token),
+            since
+        ])?;
         raw.lease.token = flight.token;
         raw.lease.until = Timestamp::from_nanos(until);
         self.state.flights.insert(task, flight);

@@ -13,18 +13,18 @@ use relent_policy::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::due::LineId;
-use super::keys::KeyHash;
+use super::keys::{AsIsHashed, KeyHash};
 use super::queue::{Failure, Kind, Size};
 use super::rows::{PENDING, from_headers, from_id, from_repeatable, from_time};
-use super::state::Desk;
+use super::state::{Desk, Hot};
 use crate::id::{TaskId, TenantId};
 use crate::task::{Enqueued, FirstAttempt, NewTask};
 
-const INSERT_TASK: &str = "INSERT INTO tasks (id, lane, state, attempts, due_at, deadline_at, \
+pub(super) const INSERT_TASK: &str = "INSERT INTO tasks (id, lane, state, attempts, due_at, deadline_at, \
      shelf, policy, generation, started_at, waiting, repeatable, cancel_requested, token, since, \
      last_attempt, key_hash) \
      VALUES (?1, ?2, 0, 0, ?3, ?4, ?5, ?6, 0, ?3, 0, ?7, 0, ?1, ?3, ?1, ?8)";
-const INSERT_PAYLOAD: &str = "INSERT INTO payloads (id, method, url, headers, idempotency_key, \
+pub(super) const INSERT_PAYLOAD: &str = "INSERT INTO payloads (id, method, url, headers, idempotency_key, \
      fingerprint, correlation_id, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const FINGERPRINT: &str = "SELECT fingerprint FROM payloads WHERE id = ?1";
 
@@ -68,7 +68,7 @@ impl Desk<'_> {
         if answers.iter().any(|answer| matches!(answer, Enqueued::Conflict(_))) {
             return Ok(answers);
         }
-        let mut created = HashMap::new();
+        let mut created = HashMap::<KeyHash, TaskId, AsIsHashed>::default();
         for (prepared, answer) in tasks.iter().zip(&mut answers) {
             if *answer != Enqueued::Withheld {
                 continue;
@@ -89,7 +89,7 @@ impl Desk<'_> {
 
     /// What the answers are if nothing is stored.
     fn compare(&self, tasks: &[Prepared]) -> Result<Vec<Enqueued>, Failure> {
-        let mut batch = HashMap::new();
+        let mut batch = HashMap::<KeyHash, [u8; 16], AsIsHashed>::default();
         let mut answers = Vec::with_capacity(tasks.len());
         for Prepared { task, hash, .. } in tasks {
             let Some(hash) = hash else {
@@ -129,8 +129,7 @@ impl Desk<'_> {
         let line = LineId::of_waiting(task.lane.as_u32(), 0);
         let shelf = self.state.wait(line, id.as_u64(), due_at.as_nanos(), deadline_at.as_nanos());
         debug_assert_eq!(PENDING, 0, "as the statement says");
-        let mut insert = self.connection.prepare_cached(INSERT_TASK)?;
-        insert.execute(params![
+        self.hot(Hot::InsertTask)?.execute(params![
             from_id(id),
             task.lane.as_u32(),
             from_time(due_at),
@@ -141,8 +140,7 @@ impl Desk<'_> {
             hash.as_ref().map(|hash| &hash.0[..]),
         ])?;
         let request = &task.request;
-        let mut insert = self.connection.prepare_cached(INSERT_PAYLOAD)?;
-        insert.execute(params![
+        self.hot(Hot::InsertPayload)?.execute(params![
             from_id(id),
             request.method,
             request.url,

@@ -77,7 +77,8 @@ impl Hasher for AsIs {
     }
 }
 
-pub(super) type Recent = HashMap<KeyHash, u64, BuildHasherDefault<AsIs>>;
+pub(super) type AsIsHashed = BuildHasherDefault<AsIs>;
+pub(super) type Recent = HashMap<KeyHash, u64, AsIsHashed>;
 
 pub(super) struct KeyIndex {
     recent: Recent,

@@ -222,6 +222,10 @@ impl Queue {
         waiting.unanswered.bytes -= bytes;
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().jobs.is_empty()
+    }
+
     /// Nothing more is taken. `false` if that had been said before.
     pub(super) fn close(&self, end: End) -> bool {
         let mut waiting = self.lock();

@@ -16,15 +16,15 @@ use super::rows::{
     CANCELLED, EXHAUSTED, SUCCEEDED, from_duration, from_failure, from_history, from_id, from_time,
     from_waiting,
 };
-use super::state::{Desk, Flight};
+use super::state::{Desk, Flight, Hot};
 use crate::attempt::{AttemptRecord, Ended, Record, Recorded, Then};
 use crate::id::TaskId;
 
-const INSERT_ATTEMPT: &str = "INSERT INTO attempts (id, task, previous, generation, number, \
+pub(super) const INSERT_ATTEMPT: &str = "INSERT INTO attempts (id, task, previous, generation, number, \
      started_at, took, status, failure, ended, next_at, waiting, because, roll, dns, connect, tls, \
      first_byte, preview) VALUES \
      (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
-const END: &str = "UPDATE tasks SET state = ?3, shelf = ?4, since = ?5, because = ?6, \
+pub(super) const END: &str = "UPDATE tasks SET state = ?3, shelf = ?4, since = ?5, because = ?6, \
      last_status = coalesce(?7, last_status), last_attempt = ?8, token = 0, \
      cancel_requested = 0, history = NULL WHERE id = ?1 AND token = ?2";
 const RETRY: &str = "UPDATE tasks SET state = 0, due_at = ?3, waiting = ?4, history = ?5, \
@@ -111,7 +111,7 @@ impl Desk<'_> {
     }
 
     fn end(
-        &self,
+        &mut self,
         task: TaskId,
         flight: Flight,
         state: i64,
@@ -119,7 +119,7 @@ impl Desk<'_> {
         last: &Last,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        let changed = self.connection.prepare_cached(END)?.execute(params![
+        let changed = self.hot(Hot::End)?.execute(params![
             from_id(task),
             flight.token.cast_signed(),
             state,
@@ -189,7 +189,7 @@ impl Desk<'_> {
             Ended::GaveUp { because } => (2, None, None, Some(because.name())),
         };
         let phases = attempt.phases;
-        self.connection.prepare_cached(INSERT_ATTEMPT)?.execute(params![
+        self.hot(Hot::InsertAttempt)?.execute(params![
             id,
             from_id(task),
             flight.last_attempt,

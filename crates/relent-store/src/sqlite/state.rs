@@ -8,21 +8,59 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 
 use relent_policy::Timestamp;
-use rusqlite::Connection;
+use rusqlite::{CachedStatement, Connection};
 
 use super::due::{DueIndex, LineId};
 use super::keys::KeyIndex;
 use super::load::{FarTasks, Rest};
+use super::{claim, enqueue, record};
 use crate::contract::Counts;
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
 use crate::lane::LaneDue;
 
-/// What an operation works with.
+/// What the operations of a turn work with.
 pub(super) struct Desk<'a> {
     pub(super) connection: &'a Connection,
     pub(super) state: &'a mut State,
     pub(super) now: Timestamp,
+    /// The statements that are run for each of many tasks, kept at hand from one to the next.
+    hot: [Option<CachedStatement<'a>>; HOT.len()],
+}
+
+/// One of the statements that are kept at hand.
+#[derive(Clone, Copy)]
+pub(super) enum Hot {
+    InsertTask,
+    InsertPayload,
+    Due,
+    Claim,
+    InsertAttempt,
+    End,
+}
+
+/// Their texts, in the same order.
+const HOT: [&str; 6] = [
+    enqueue::INSERT_TASK,
+    enqueue::INSERT_PAYLOAD,
+    claim::DUE,
+    claim::CLAIM,
+    record::INSERT_ATTEMPT,
+    record::END,
+];
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(connection: &'a Connection, state: &'a mut State) -> Desk<'a> {
+        Desk { connection, state, now: Timestamp::ZERO, hot: Default::default() }
+    }
+
+    pub(super) fn hot(&mut self, which: Hot) -> rusqlite::Result<&mut CachedStatement<'a>> {
+        let slot = &mut self.hot[which as usize];
+        Ok(match slot {
+            Some(statement) => statement,
+            None => slot.insert(self.connection.prepare_cached(HOT[which as usize])?),
+        })
+    }
 }
 
 pub(super) struct State {

@@ -44,7 +44,11 @@ const JOBS_MAX: usize = 512;
 const ROWS_MAX: usize = 4_096;
 /// How many tasks of a bucket one turn loads, unless they may be due already.
 const LOAD_MAX: usize = 4_096;
-const CHECKPOINT_PAGES: u64 = 4_000;
+/// A checkpoint keeps the next turn waiting: some milliseconds for each megabyte. When nothing
+/// waits, it is made early and is short; under load it is put off, as pages that are written again
+/// and again are then moved once.
+const CHECKPOINT_PAGES: u64 = 2_000;
+const CHECKPOINT_PAGES_WHEN_IDLE: u64 = 250;
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// How far behind the latest time in the file may be.
@@ -189,13 +193,14 @@ impl Writer {
             return Ok(());
         }
         self.connection.prepare_cached(BEGIN)?.execute([])?;
+        let mut desk = Desk::new(&self.connection, &mut self.state);
         let mut rows = 0;
         for job in jobs {
             rows += job.size().rows;
-            let now = (self.clock)();
-            let (connection, state) = (&self.connection, &mut self.state);
-            job.run(&mut Desk { connection, state, now })?;
+            desk.now = (self.clock)();
+            job.run(&mut desk)?;
         }
+        drop(desk);
         self.state.keys.flush_some(&self.connection, rows)?;
         let now = (self.clock)();
         if now.saturating_since(self.state.saved_at) >= SAVE_TIME_EVERY {
@@ -287,7 +292,10 @@ impl Writer {
         if pages < self.turns.unfinished_pages {
             self.turns.unfinished_pages = 0;
         }
-        if pages < self.turns.unfinished_pages + CHECKPOINT_PAGES {
+        let new_pages = pages - self.turns.unfinished_pages;
+        let is_due = new_pages >= CHECKPOINT_PAGES
+            || (new_pages >= CHECKPOINT_PAGES_WHEN_IDLE && self.queue.is_empty());
+        if !is_due {
             return;
         }
         let done = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
