@@ -1,8 +1,8 @@
 //! Killed again and again under load, and what must hold all the same: G1 to G10.
 //!
 //! A producer posts tasks and keeps in its own memory what was acknowledged. The service is killed
-//! without warning at a random moment and started again on the same data, twenty times. Then it may
-//! finish, and the target's own record is held against the producer's journal and the service's
+//! without warning at a random moment and started again on the same data, twenty times; after every
+//! fifth time it is asked to stop instead, under the same load. Then it may finish, and the target's own record is held against the producer's journal and the service's
 //! log. What was not acknowledged may exist or not; if it does, the same must hold for it.
 
 mod check;
@@ -21,7 +21,7 @@ use crate::rig::{
     Client, Relent, Target, alone, ok, quick_policy, seed, setting, status, task, wait_until, with,
 };
 
-const PRODUCERS: usize = 4;
+const PRODUCERS: usize = 8;
 /// How long what is left may take after the last kill.
 const DRAINS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -32,6 +32,8 @@ struct Journal {
     acked: HashMap<String, String>,
     /// When a cancellation was acknowledged, and the attempt that was under way then, by key.
     cancelled: HashMap<String, (Instant, Option<u64>)>,
+    /// The keys of tasks that were refused because the service was stopping.
+    refused: Vec<String>,
     /// How many posts had no answer.
     unanswered: usize,
 }
@@ -53,7 +55,8 @@ async fn killed_under_load_it_keeps_every_guarantee() {
     let journal = Arc::new(Mutex::new(Journal::default()));
     let keys = Arc::new(AtomicUsize::new(0));
     let began = Instant::now();
-    for round in 1..=rounds {
+    for round in 1..=rounds + rounds / 5 {
+        let is_asked = round % 6 == 0;
         let mut producing = JoinSet::new();
         for _ in 0..PRODUCERS {
             let producer = Producer {
@@ -66,14 +69,20 @@ async fn killed_under_load_it_keeps_every_guarantee() {
             producing.spawn(producer.run());
         }
         sleep(Duration::from_millis(rng.u64(200..900))).await;
-        relent.kill9().await;
+        if is_asked {
+            relent.sigterm();
+            assert_eq!(relent.ended().await.code(), Some(0), "asked to stop");
+        } else {
+            relent.kill9().await;
+        }
         // Each notices by itself that nobody answers any more.
         producing.join_all().await;
         let killed = Instant::now();
         relent = relent.start_again().await;
         let acked = journal.lock().unwrap().acked.len();
         let (started, requests) = (killed.elapsed().as_millis(), target.count());
-        println!("round {round:2}: {acked} acked, {requests} requests, started in {started} ms");
+        let how = if is_asked { "asked to stop" } else { "killed" };
+        println!("{round:2} {how}: {acked} acked, {requests} requests, back in {started} ms");
     }
     let client = relent.client();
     wait_until(DRAINS_WITHIN, "every task ends", async || {
@@ -112,7 +121,7 @@ impl Producer {
             if cancels && !self.cancel(&key, &id).await {
                 return;
             }
-            sleep(Duration::from_millis(self.rng.u64(0..12))).await;
+            sleep(Duration::from_millis(self.rng.u64(0..15))).await;
         }
     }
 
@@ -138,6 +147,11 @@ impl Producer {
             self.journal.lock().unwrap().unanswered += 1;
             return None;
         };
+        if reply.status == 503 {
+            assert_eq!(reply.problem(503), "draining");
+            self.journal.lock().unwrap().refused.push(key.to_owned());
+            return None;
+        }
         let id = reply.expect(202)["taskId"].as_str().unwrap().to_owned();
         self.journal.lock().unwrap().acked.insert(key.to_owned(), id.clone());
         Some(id)

@@ -2,11 +2,13 @@
 
 mod answers;
 mod cancelling;
+mod certificates;
 mod connections;
 mod dead_letters;
 mod keys;
 mod lanes;
 mod policies;
+mod races;
 mod requests;
 mod restarts;
 mod timing;

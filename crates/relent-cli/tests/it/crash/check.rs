@@ -91,6 +91,8 @@ pub(super) fn check(
     for (key, id) in &journal.acked {
         assert_eq!(text(&tasks[key].task, "taskId"), *id, "G9: {key}");
     }
+    let refused = journal.refused.iter().find(|key| tasks.contains_key(*key));
+    assert_eq!(refused, None, "refused and stored all the same");
     let mut figures = Figures {
         acked: journal.acked.len(),
         stored_without_ack: tasks.len() - journal.acked.len(),
