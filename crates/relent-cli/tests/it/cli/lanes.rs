@@ -24,7 +24,7 @@ async fn a_lane_is_found_by_its_dependency_and_held() {
     let shown = run_on(&relent, &["lane", "show", &lane_id, "--json"]).await.exit(0).json();
     assert_eq!(shown["limits"]["ratePerSecond"], 50);
 
-    run_on(&relent, &["lane", "resume", &lane_id]).await.exit(0).says("state open");
+    run_on(&relent, &["lane", "resume", &lane_id]).await.exit(0).says("state running");
     client.until_status(&second, "SUCCEEDED").await;
     run_on(&relent, &["lane", "show", "nobody"]).await.exit(2).says("lane_not_found");
     run_on(&relent, &["lane", "limits", &lane_id, "--rate-per-second", "0"])
