@@ -53,12 +53,7 @@ pub(super) async fn create(State(service): State<Arc<Service>>, request: Request
         }
         Some(Enqueued::Existing(id)) => {
             service.metrics.duplicates(1);
-            let task = service.store.task(&tenant, *id).await?;
-            let mut document = about.document(*id);
-            if let Some(task) = task {
-                document.status = status(task.state);
-                document.next_attempt_at = documents::next_attempt_at(&task);
-            }
+            let document = existing(&service, &tenant, &about, *id).await?;
             Ok(created(StatusCode::OK, &document))
         }
         Some(Enqueued::Conflict(id)) => {
@@ -87,6 +82,12 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
         }
     };
     let tenant = tenant();
+    // Before any lane is opened: a batch that is refused leaves nothing behind.
+    let unknown =
+        tasks.iter().find(|task| service.policies.latest(&tenant, &task.policy_id).is_none());
+    if let Some(task) = unknown {
+        return Err(documents::unknown_policy(&task.policy_id).into());
+    }
     let (mut new, mut about) = (Vec::with_capacity(tasks.len()), Vec::with_capacity(tasks.len()));
     for task in tasks {
         let prepared = prepare(&service, &tenant, task).await?;
@@ -103,9 +104,10 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
         match answer {
             Enqueued::Created(id) => {
                 count_created += 1;
+                service.events.task(TaskEvent::Created, *id, 0, &about.lane, service.store.now());
                 items.push(about.document(*id));
             }
-            Enqueued::Existing(id) => items.push(about.document(*id)),
+            Enqueued::Existing(id) => items.push(existing(&service, &tenant, about, *id).await?),
             Enqueued::Conflict(id) => {
                 conflicts = conflicts.with_error(documents::key_conflict(index, *id));
             }
@@ -118,6 +120,25 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
     service.metrics.created(count_created);
     service.metrics.duplicates(items.len() as u64 - count_created);
     Ok(json(StatusCode::ACCEPTED, &BatchDocument { created: count_created, items }))
+}
+
+/// What is told of a task that was there already: how it stands, under the policy it has.
+async fn existing(
+    service: &Service,
+    tenant: &TenantId,
+    about: &About,
+    id: TaskId,
+) -> Result<CreatedDocument, Refused> {
+    let mut document = about.document(id);
+    if let Some(task) = service.store.task(tenant, id).await? {
+        document.status = status(task.state);
+        document.next_attempt_at = documents::next_attempt_at(&task);
+        if let Some(policy) = service.policies.get(task.policy) {
+            document.policy_id.clone_from(&policy.policy_id);
+            document.policy_version = policy.version;
+        }
+    }
+    Ok(document)
 }
 
 fn created(status: StatusCode, document: &CreatedDocument) -> Response {

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::World;
-use crate::rig::{request, with};
+use crate::rig::{quick_policy, request, with};
 
 #[tokio::test]
 async fn a_repeated_key_is_the_same_task() {
@@ -21,6 +21,32 @@ async fn a_repeated_key_is_the_same_task() {
     let ended = world.client.post("/retry-tasks", &world.task("orders")).await.expect(200);
     assert_eq!((&ended["taskId"], &ended["status"]), (&first["taskId"], &json!("SUCCEEDED")));
     assert_eq!(world.target.count(), 1);
+}
+
+#[tokio::test]
+async fn a_repeated_key_tells_of_the_policy_that_the_task_has() {
+    let world = World::start().await;
+    world.client.register(&quick_policy("orders", 4)).await;
+    let document = with(world.task("orders"), json!({"policyId": "orders", "delayMs": 60_000}));
+    let first = world.client.post("/retry-tasks", &document).await.expect(202);
+    assert_eq!(first["policyVersion"], 1);
+    world.client.register(&quick_policy("orders", 5)).await;
+    let again = world.client.post("/retry-tasks", &document).await.expect(200);
+    for field in ["taskId", "policyVersion", "status", "createdAt", "laneId"] {
+        assert_eq!(again[field], first[field], "{field}");
+    }
+    let batch = world.client.post("/retry-tasks:batch", &json!([document])).await.expect(202);
+    assert_eq!((&batch["created"], &batch["items"][0]), (&json!(0), &again));
+}
+
+#[tokio::test]
+async fn a_batch_under_an_unknown_policy_leaves_nothing_behind() {
+    let world = World::start().await;
+    let unknown = with(world.task("b"), json!({"policyId": "unknown"}));
+    let reply = world.client.post("/retry-tasks:batch", &json!([world.task("a"), unknown])).await;
+    assert_eq!(reply.json()["code"], "policy_not_found", "{}", reply.text());
+    assert_eq!(world.client.all("/retry-tasks").await.len(), 0);
+    assert_eq!(world.client.all("/lanes").await.len(), 0);
 }
 
 #[tokio::test]
@@ -100,6 +126,7 @@ async fn a_batch_is_stored_whole() {
         (&again["created"], &again["items"][7]["taskId"]),
         (&json!(0), &stored["items"][7]["taskId"])
     );
+    assert_eq!(again["items"][7]["status"], "SUCCEEDED", "{again:#}");
     assert_eq!(world.target.count(), 50);
 }
 
