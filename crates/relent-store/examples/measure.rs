@@ -259,6 +259,42 @@ fn scattered(directory: &Path, waiting: u32) -> Outcome<()> {
     Ok(())
 }
 
+/// Many callers with one task each at a time: they share commits.
+fn callers(directory: &Path) -> Outcome<()> {
+    println!("callers       enqueue/s   waited for an answer");
+    for callers in [1_u32, 16, 64, 256] {
+        let mut bench = Bench::open(directory, u64::from(callers) << 43)?;
+        let tasks = bench.tasks(callers)?;
+        let runtime = Builder::new_multi_thread().worker_threads(2).build()?;
+        let store = Arc::new(bench.store);
+        let until = Instant::now() + MEASURE_FOR;
+        let waits = tasks.into_iter().map(|task| {
+            let (store, tenant) = (Arc::clone(&store), bench.tenant.clone());
+            runtime.spawn(async move {
+                let mut waits = Vec::new();
+                while Instant::now() < until {
+                    let key = format!("{:032x}", fastrand::u128(..));
+                    let key = IdempotencyKey::try_new(&key).ok();
+                    let start = Instant::now();
+                    store.enqueue(&tenant, vec![NewTask { key, ..task.clone() }]).await?;
+                    waits.push(start.elapsed());
+                }
+                Ok::<_, relent_store::Error>(waits)
+            })
+        });
+        let waits: Vec<_> = waits.collect();
+        let mut all = Vec::new();
+        for waits in waits {
+            all.extend(bench.runtime.block_on(waits)??);
+        }
+        all.sort_unstable();
+        let speed = all.len() as f64 / MEASURE_FOR.as_secs_f64();
+        let at = |percent: usize| all[all.len() * percent / 100];
+        println!("{callers:>10} {speed:>12.0}   p50 {:?}, p99 {:?}", at(50), at(99));
+    }
+    Ok(())
+}
+
 fn anonymous_mb() -> Outcome<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -282,6 +318,7 @@ fn main() -> Outcome<()> {
     match arguments.next().as_deref() {
         Some("speeds") => print_speeds(&mut Bench::open(&small, 0)?),
         Some("fill") => fill(&large, waiting),
+        Some("callers") => callers(&small),
         Some("restart") => restart(&large),
         Some("scattered") => scattered(&scatter, waiting / 4),
         _ => {
@@ -290,7 +327,7 @@ fn main() -> Outcome<()> {
                     fs::remove_dir_all(used)?;
                 }
             }
-            for part in ["speeds", "fill", "restart", "scattered"] {
+            for part in ["speeds", "callers", "fill", "restart", "scattered"] {
                 run_part(part, &directory, waiting)?;
             }
             for used in [small, large, scatter] {

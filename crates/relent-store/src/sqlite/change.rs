@@ -5,7 +5,8 @@ use rusqlite::{OptionalExtension, params};
 use super::due::{self, Entry, LineId};
 use super::queue::Failure;
 use super::rows::{
-    CANCELLED, EXHAUSTED, HELD, IN_FLIGHT, PENDING, from_id, from_time, to_nanos, to_state, to_time,
+    CANCELLED, EXHAUSTED, HELD, IN_FLIGHT, PENDING, from_id, from_time, storable, to_nanos,
+    to_state, to_time,
 };
 use super::state::Desk;
 use crate::id::{TaskId, TenantId};
@@ -95,7 +96,7 @@ impl Desk<'_> {
             Some((policy, lifetime)) => (policy.as_u32(), lifetime),
             None => (dead.policy, former),
         };
-        let due_at = self.now + redrive.after;
+        let due_at = storable(self.now + redrive.after);
         let deadline_at = due_at + lifetime;
         let line = LineId::of_waiting(dead.lane, 0);
         let id = redrive.task;

@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::due::LineId;
 use super::keys::{AsIsHashed, KeyHash};
 use super::queue::{Failure, Kind, Size};
-use super::rows::{PENDING, from_headers, from_id, from_repeatable, from_time};
+use super::rows::{PENDING, from_headers, from_id, from_repeatable, from_time, storable};
 use super::state::{Desk, Hot};
 use crate::id::{TaskId, TenantId};
 use crate::task::{Enqueued, FirstAttempt, NewTask};
@@ -158,11 +158,11 @@ impl Desk<'_> {
 }
 
 fn first_due_at(first: FirstAttempt, now: Timestamp) -> Timestamp {
-    match first {
+    storable(match first {
         FirstAttempt::Now => now,
         FirstAttempt::After(wait) => now + wait,
         FirstAttempt::NotBefore(at) => at.max(now),
-    }
+    })
 }
 
 fn fingerprint(connection: &Connection, task: u64) -> rusqlite::Result<Option<[u8; 16]>> {

@@ -14,7 +14,7 @@ use super::due::{self, LineId};
 use super::queue::{Failure, Size};
 use super::rows::{
     CANCELLED, EXHAUSTED, SUCCEEDED, from_duration, from_failure, from_history, from_id, from_time,
-    from_waiting,
+    from_waiting, storable,
 };
 use super::state::{Desk, Flight, Hot};
 use crate::attempt::{AttemptRecord, Ended, Record, Recorded, Then};
@@ -141,6 +141,7 @@ impl Desk<'_> {
         last: &Last,
     ) -> Result<(), Failure> {
         let Then::RetryAt { waiting, .. } = prepared.record.then else { return Ok(()) };
+        let at = storable(at);
         let line = LineId::of_waiting(flight.lane, flight.attempts);
         let shelf = self.state.wait(line, task.as_u64(), at.as_nanos(), flight.deadline_at);
         let (id, token) = (from_id(task), flight.token.cast_signed());

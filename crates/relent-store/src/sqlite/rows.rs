@@ -32,6 +32,11 @@ pub(super) fn to_time(column: i64) -> Timestamp {
     }
 }
 
+/// The time that a column gives back for this one.
+pub(super) fn storable(at: Timestamp) -> Timestamp {
+    to_time(from_time(at))
+}
+
 pub(super) fn to_nanos(column: i64) -> u64 {
     to_time(column).as_nanos()
 }

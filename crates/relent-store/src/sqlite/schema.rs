@@ -119,6 +119,7 @@ impl Place {
     /// survives a power cut.
     pub(super) fn open(&self, wal_pages: &Arc<AtomicU64>) -> Result<Connection, OpenError> {
         let failed = |source| OpenError::Sqlite { file: self.file.clone(), source };
+        self.make_private().map_err(|source| OpenError::Io { path: self.file.clone(), source })?;
         let mut connection = self.writer(wal_pages).map_err(failed)?;
         let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         let found = number("PRAGMA user_version").map_err(failed)?;
@@ -176,7 +177,20 @@ impl Place {
         Ok(connection)
     }
 
+    /// SQLite gives the files beside this one the same rights.
+    fn make_private(&self) -> io::Result<()> {
+        let mut options = File::options();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&self.file).map(drop)
+    }
+
+    /// Elsewhere than on Unix a directory cannot be opened, and need not be.
     fn settle(&self) -> io::Result<()> {
+        if !cfg!(unix) {
+            return Ok(());
+        }
         for directory in self.file.ancestors().skip(1).take(2) {
             match directory.as_os_str().is_empty() {
                 true => File::open(".")?.sync_all()?,

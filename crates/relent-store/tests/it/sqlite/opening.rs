@@ -69,12 +69,14 @@ fn what_is_no_database_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_new_directory_is_its_owners() {
+fn a_new_directory_and_its_file_are_their_owners() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let own = directory.path().join("a/b");
     drop(SqliteStore::open(&own, SqliteOptions::default()).unwrap());
-    assert_eq!(fs::metadata(own).unwrap().permissions().mode() & 0o777, 0o700);
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(own.clone()), 0o700);
+    assert_eq!(mode(own.join("relent.db")), 0o600);
 }
 
 #[test]
