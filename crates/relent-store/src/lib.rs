@@ -24,6 +24,7 @@ mod lease;
 mod memory;
 mod page;
 mod policy;
+mod postgres;
 mod sqlite;
 mod task;
 
@@ -37,6 +38,7 @@ pub use lease::{Claimed, Claims, Lease, SWEEP_LEASE, Swept, SweptBecause, Want};
 pub use memory::MemoryStore;
 pub use page::{Cursor, Page, TaskFilter};
 pub use policy::{NewPolicy, PolicyRecord};
+pub use postgres::{ConnectError, PostgresOptions, PostgresStore};
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use task::{
     Cancelled, Enqueued, FirstAttempt, NewTask, Redrive, Redriven, Retention, State, StoredRequest,

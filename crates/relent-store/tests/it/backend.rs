@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use relent_policy::Timestamp;
-use relent_store::{MemoryStore, SqliteOptions, SqliteStore, Store};
+use relent_store::{
+    MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+};
 use tempfile::TempDir;
+
+use crate::postgres::Schema;
 
 /// Odd in every digit, so that a store which rounds is found out.
 const START: u64 = 1_800_000_000_123_456_789;
@@ -29,7 +33,7 @@ impl Clock {
         self.0.fetch_add(by, Ordering::SeqCst);
     }
 
-    fn reading(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    pub(crate) fn reading(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }
@@ -38,7 +42,17 @@ impl Clock {
 /// One of the stores under test.
 pub(crate) enum Backend {
     Memory(Arc<MemoryStore>),
-    Sqlite { store: Option<Arc<SqliteStore>>, directory: TempDir, options: SqliteOptions },
+    Sqlite {
+        store: Option<Arc<SqliteStore>>,
+        directory: TempDir,
+        options: SqliteOptions,
+    },
+    /// The store goes before its schema.
+    Postgres {
+        store: Option<Arc<PostgresStore>>,
+        schema: Schema,
+        options: PostgresOptions,
+    },
 }
 
 impl Backend {
@@ -60,6 +74,14 @@ impl Backend {
         })
     }
 
+    /// A node of a cluster, with a schema of its own.
+    pub(crate) fn postgres(clock: &Clock) -> Backend {
+        let schema = Schema::new();
+        let options = PostgresOptions { clock: Some(clock.reading()), ..schema.options() };
+        let store = Some(Arc::new(schema.connect(options.clone())));
+        Backend::Postgres { store, schema, options }
+    }
+
     fn open(options: SqliteOptions) -> Backend {
         let directory = scratch();
         let store = SqliteStore::open(directory.path(), options.clone()).unwrap();
@@ -70,6 +92,7 @@ impl Backend {
         match self {
             Backend::Memory(store) => store.clone(),
             Backend::Sqlite { store, .. } => store.clone().unwrap(),
+            Backend::Postgres { store, .. } => store.clone().unwrap(),
         }
     }
 
@@ -83,6 +106,11 @@ impl Backend {
                 drop(last.expect("nobody else has the store"));
                 let opened = SqliteStore::open(directory.path(), options.clone()).unwrap();
                 *store = Some(Arc::new(opened));
+            }
+            Backend::Postgres { store, schema, options } => {
+                let last = Arc::try_unwrap(store.take().unwrap());
+                drop(last.expect("nobody else has the store"));
+                *store = Some(Arc::new(schema.connect(options.clone())));
             }
         }
     }

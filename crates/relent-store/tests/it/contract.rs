@@ -35,13 +35,17 @@ macro_rules! facts {
         facts! { @on memory $($about { $($fact)+ })+ }
         facts! { @on sqlite $($about { $($fact)+ })+ }
         facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
+        facts! { @on postgres $($about { $($fact)+ })+ }
     };
     (@on $backend:ident $($about:ident { $($fact:ident)+ })+) => {
         mod $backend {$(
             mod $about {$(
                 #[tokio::test]
                 async fn $fact() {
-                    use crate::{backend::Backend, contract};
+                    use crate::{backend::Backend, contract, postgres};
+                    if stringify!($backend) == "postgres" && !postgres::is_there() {
+                        return;
+                    }
                     contract::check(Backend::$backend, contract::$about::$fact).await;
                 }
             )+}

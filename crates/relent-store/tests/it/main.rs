@@ -4,5 +4,6 @@
 mod backend;
 mod contract;
 mod model;
+mod postgres;
 mod sqlite;
 mod world;

@@ -16,6 +16,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use self::pair::Pair;
 use crate::backend::{Backend, Clock};
+use crate::postgres;
 
 fn sequences_to_run() -> u32 {
     let cases = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
@@ -23,8 +24,12 @@ fn sequences_to_run() -> u32 {
 }
 
 fn compare_with_the_model(other: fn(&Clock) -> Backend) {
+    compare_sequences_with_the_model(sequences_to_run(), other);
+}
+
+fn compare_sequences_with_the_model(cases: u32, other: fn(&Clock) -> Backend) {
     let config = Config {
-        cases: sequences_to_run(),
+        cases,
         max_shrink_iters: 2_000,
         max_shrink_time: 60_000,
         failure_persistence: None,
@@ -55,4 +60,12 @@ fn the_embedded_store_does_what_the_model_does() {
 #[test]
 fn the_embedded_store_does_what_the_model_does_with_little_memory() {
     compare_with_the_model(Backend::sqlite_with_little_memory);
+}
+
+#[test]
+fn the_store_on_postgres_does_what_the_model_does() {
+    if postgres::is_there() {
+        // Each has a schema and connections of its own, which take longer than the rest.
+        compare_sequences_with_the_model(sequences_to_run().div_ceil(5), Backend::postgres);
+    }
 }

@@ -1,0 +1,170 @@
+//! Lanes: what people set, and what budget and breaker remember.
+//!
+//! What a node's budgets and breakers remember is written by whoever writes last: nodes do not share
+//! a budget yet, and each starts from what was saved. Holding budgets and breakers across nodes is
+//! to replace `save_lanes` here, and not what calls it. REQ-G2, REQ-G4, REQ-K2, REQ-L6.
+
+use relent_policy::{BreakerSnapshot, BudgetSnapshot};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::failure::Failure;
+use super::link::{Link, Value};
+use super::node::Node;
+use super::rows::{column, to_policy, to_u32};
+use crate::error::Error;
+use crate::id::{LaneId, PolicyKey, TenantId};
+use crate::lane::{LaneRecord, LaneSettings};
+
+const LOCK: &str = "LOCK TABLE relent.lanes IN SHARE ROW EXCLUSIVE MODE";
+const FIND: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
+    retries_in_flight_max, rate_per_second, budget, breaker
+FROM relent.lanes WHERE tenant = $1 AND dependency = $2";
+const COUNT: &str = "SELECT count(*) FROM relent.lanes";
+const INSERT: &str = "INSERT INTO relent.lanes (tenant, dependency, policy) VALUES ($1, $2, $3)
+RETURNING id, tenant, dependency, policy, paused, in_flight_max, retries_in_flight_max,
+    rate_per_second, budget, breaker";
+const ALL: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
+    retries_in_flight_max, rate_per_second, budget, breaker
+FROM relent.lanes ORDER BY id";
+const SET: &str = "UPDATE relent.lanes SET paused = $3, in_flight_max = $4,
+    retries_in_flight_max = $5, rate_per_second = $6
+WHERE id = $1 AND tenant = $2 RETURNING id";
+/// In the order of their ids, so that two nodes never wait for each other.
+const SAVE: &str = "
+WITH input AS MATERIALIZED (
+    SELECT i.id, i.budget, i.breaker FROM unnest($1, $2, $3) AS i(id, budget, breaker)
+    JOIN relent.lanes l ON l.id = i.id ORDER BY l.id FOR UPDATE OF l
+)
+UPDATE relent.lanes l SET budget = i.budget, breaker = i.breaker FROM input i WHERE l.id = i.id";
+
+impl Node {
+    pub(super) async fn open_lane(
+        &self,
+        tenant: &TenantId,
+        dependency: &str,
+        policy: PolicyKey,
+    ) -> Result<LaneRecord, Failure> {
+        let mut link = self.link().await;
+        let opened = self.open_lane_with(&mut link, tenant, dependency, policy).await;
+        link.settle().await;
+        let lane = opened?;
+        self.learn_lane(lane.id, tenant);
+        Ok(lane)
+    }
+
+    async fn open_lane_with(
+        &self,
+        link: &mut Link,
+        tenant: &TenantId,
+        dependency: &str,
+        policy: PolicyKey,
+    ) -> Result<LaneRecord, Failure> {
+        let (owner, policy) = (tenant.as_str(), i64::from(policy.as_u32()));
+        let values =
+            [(&owner as _, Type::TEXT), (&dependency as _, Type::TEXT), (&policy as _, Type::INT8)];
+        if let Some(lane) = find(link, &values[..2]).await? {
+            return Ok(lane);
+        }
+        link.begin().await?;
+        link.query(LOCK, &[]).await?;
+        if let Some(lane) = find(link, &values[..2]).await? {
+            return Ok(lane);
+        }
+        let rows = link.query(COUNT, &[]).await?;
+        let count: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+        if count >= i64::from(self.lanes_max) {
+            return Err(Error::TooManyLanes { max: self.lanes_max }.into());
+        }
+        let rows = link.query(INSERT, &values).await?;
+        link.commit().await?;
+        let row = rows.first().ok_or_else(|| Error::Damaged("nothing was stored".to_owned()))?;
+        Ok(to_record(row)?)
+    }
+
+    pub(super) async fn lanes(&self) -> Result<Vec<LaneRecord>, Failure> {
+        let rows = self.link().await.look(ALL, &[]).await?;
+        let lanes = rows.iter().map(to_record).collect::<Result<Vec<_>, Error>>()?;
+        lanes.iter().for_each(|lane| self.learn_lane(lane.id, &lane.tenant));
+        Ok(lanes)
+    }
+
+    pub(super) async fn set_lane(
+        &self,
+        tenant: &TenantId,
+        lane: LaneId,
+        settings: LaneSettings,
+    ) -> Result<bool, Failure> {
+        let (id, owner) = (i64::from(lane.as_u32()), tenant.as_str());
+        let in_flight_max = settings.in_flight_max.map(i64::from);
+        let retries_in_flight_max = settings.retries_in_flight_max.map(i64::from);
+        let rate_per_second = settings.rate_per_second.map(i64::from);
+        let values = [
+            (&id as _, Type::INT8),
+            (&owner as _, Type::TEXT),
+            (&settings.paused as _, Type::BOOL),
+            (&in_flight_max as _, Type::INT8),
+            (&retries_in_flight_max as _, Type::INT8),
+            (&rate_per_second as _, Type::INT8),
+        ];
+        Ok(!self.link().await.query(SET, &values).await?.is_empty())
+    }
+
+    pub(super) async fn save_lanes(
+        &self,
+        states: &[(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)],
+    ) -> Result<(), Failure> {
+        let ids: Vec<i64> = states.iter().map(|(lane, _, _)| i64::from(lane.as_u32())).collect();
+        let budgets = states.iter().map(|(_, budget, _)| budget.as_ref());
+        let budgets: Vec<Option<String>> =
+            budgets.map(|budget| serde_json::to_string(budget?).ok()).collect();
+        let breakers = states.iter().map(|(_, _, breaker)| breaker.as_ref());
+        let breakers: Vec<Option<String>> =
+            breakers.map(|breaker| serde_json::to_string(breaker?).ok()).collect();
+        let values = [
+            (&ids as _, Type::INT8_ARRAY),
+            (&budgets as _, Type::TEXT_ARRAY),
+            (&breakers as _, Type::TEXT_ARRAY),
+        ];
+        self.link().await.query(SAVE, &values).await.map(drop)
+    }
+}
+
+async fn find(link: &mut Link, named: &[Value<'_>]) -> Result<Option<LaneRecord>, Failure> {
+    let rows = link.look(FIND, named).await?;
+    Ok(rows.first().map(to_record).transpose()?)
+}
+
+fn to_record(row: &Row) -> Result<LaneRecord, Error> {
+    let lane = to_u32(column(row, 0)?)?;
+    let tenant = TenantId::try_new(column(row, 1)?);
+    let tenant = tenant.map_err(|_| Error::Damaged(format!("lane_{lane} has no tenant")))?;
+    let number = |index| column::<Option<i64>>(row, index)?.map(to_u32).transpose();
+    Ok(LaneRecord {
+        id: LaneId::from_u32(lane),
+        tenant,
+        dependency: column(row, 2)?,
+        policy: to_policy(column(row, 3)?)?,
+        settings: LaneSettings {
+            paused: column(row, 4)?,
+            in_flight_max: number(5)?,
+            retries_in_flight_max: number(6)?,
+            rate_per_second: number(7)?,
+        },
+        budget: remembered(lane, column(row, 8)?, |text| serde_json::from_str(text)),
+        breaker: remembered(lane, column(row, 9)?, |text| serde_json::from_str(text)),
+    })
+}
+
+/// What cannot be read is as good as not remembered: budgets and breakers start afresh.
+fn remembered<T>(
+    lane: u32,
+    text: Option<&str>,
+    read: fn(&str) -> serde_json::Result<T>,
+) -> Option<T> {
+    let read = read(text?);
+    if let Err(error) = &read {
+        tracing::warn!(lane, %error, "what a lane remembers cannot be read; it starts afresh");
+    }
+    read.ok()
+}

@@ -1,0 +1,90 @@
+//! What only a store with several nodes can get wrong. It needs a server, in `RELENT_TEST_POSTGRES`
+//! as a connection string of a superuser; `./test` starts one.
+
+mod nodes;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, process, thread};
+
+use relent_store::{ConnectError, PostgresOptions, PostgresStore};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+/// Whether there is a server to test with. Without one the test is not run, unless servers are
+/// required.
+pub(crate) fn is_there() -> bool {
+    let is_there = env::var("RELENT_TEST_POSTGRES").is_ok();
+    let required = env::var("RELENT_TEST_SERVERS").is_ok_and(|value| value == "required");
+    assert!(is_there || !required, "servers are required, and RELENT_TEST_POSTGRES is not set");
+    is_there
+}
+
+fn server() -> String {
+    env::var("RELENT_TEST_POSTGRES").unwrap()
+}
+
+/// A schema of its own, gone when it is dropped.
+pub(crate) struct Schema {
+    name: String,
+}
+
+impl Schema {
+    pub(crate) fn new() -> Schema {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let number = LAST.fetch_add(1, Ordering::SeqCst);
+        Schema { name: format!("test_{}_{number}", process::id()) }
+    }
+
+    /// Few connections, as many tests run at the same time.
+    pub(crate) fn options(&self) -> PostgresOptions {
+        let schema = self.name.clone();
+        PostgresOptions { schema, connections_max: 1, ..PostgresOptions::default() }
+    }
+
+    pub(crate) fn connect(&self, options: PostgresOptions) -> PostgresStore {
+        self.try_connect(options).unwrap()
+    }
+
+    fn try_connect(&self, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
+        let url = format!("{} application_name={}", server(), self.name);
+        PostgresStore::connect(&url, options)
+    }
+
+    /// Ends every connection of its nodes, in the middle of whatever they do.
+    fn cut_connections(&self) {
+        run(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'",
+            self.name
+        ));
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        run(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
+    }
+}
+
+/// Runs a statement of a superuser.
+fn run(sql: &str) {
+    value(sql);
+}
+
+/// What a statement of a superuser finds: the first number of its last row, or 0. On a thread of its
+/// own, as it may be asked for where a runtime must not block.
+fn value(sql: &str) -> i64 {
+    let asked = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let (client, connection) = tokio_postgres::connect(&server(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            let mut found = 0;
+            for message in client.simple_query(sql).await.unwrap() {
+                if let SimpleQueryMessage::Row(row) = message {
+                    found = row.get(0).and_then(|text| text.parse().ok()).unwrap_or_default();
+                }
+            }
+            found
+        })
+    };
+    thread::scope(|scope| scope.spawn(asked).join().unwrap())
+}
