@@ -12,8 +12,8 @@
 //! everything else, and one listens ([`hints`]).
 //!
 //! The hard parts have essays at the top of their files: [`queue`] (joining what many callers ask
-//! for), [`enqueue`] (keys, batches), [`claim`] (claims), [`prune`] (days), [`hints`] (who is told),
-//! [`place`] (plans, poolers), [`failure`] (what an error means).
+//! for), [`enqueue`] (keys, batches), [`claim`] (claims), [`floors`] (long transactions), [`prune`]
+//! (days), [`hints`] (who is told), [`place`] (plans, poolers), [`failure`] (what an error means).
 //!
 //! What it does not do: share budgets and breakers between nodes (see [`lanes`]). REQ-S3, REQ-S4,
 //! REQ-S7, REQ-D1.
@@ -23,6 +23,7 @@ mod claim;
 mod clock;
 mod enqueue;
 mod failure;
+mod floors;
 mod hints;
 mod insert;
 mod lanes;

@@ -12,10 +12,7 @@
 //! the row after the last. A row that somebody else had locked and then let go is found by the next
 //! look.
 //!
-//! **Long transactions.** The index has an entry for every row that ever waited, until vacuum takes
-//! it away, which it cannot while anybody in the database has an older snapshot. A line is read from
-//! its beginning, past all of these. What is left to do about it: to read a line from where the
-//! last claim ended, and from the beginning only now and then.
+//! **Where a line is read from** is said by [`floors`](super::floors).
 //!
 //! Claims of one node go one after the other, in the order in which they came. REQ-S3, REQ-S4, REQ-S5.
 
@@ -46,14 +43,17 @@ lines AS MATERIALIZED (
         WHERE t.state = 0 AND t.line = w.line AND t.deadline_at > (SELECT now FROM clock)
             AND (t.due_at, t.id) > (
                 CASE WHEN picked.found < w.max THEN (SELECT now FROM clock)
-                    ELSE coalesce(picked.dues[picked.found], -1) END,
+                    ELSE coalesce(picked.dues[picked.found], w.from_at - 1) END,
                 CASE WHEN picked.found < w.max THEN 9223372036854775807
-                    ELSE coalesce(picked.ids[picked.found], -1) END)
-        ORDER BY t.due_at, t.id LIMIT 1) AS next_at
-    FROM unnest($2, $3) WITH ORDINALITY AS w(line, max, n) CROSS JOIN LATERAL (
+                    ELSE coalesce(picked.ids[picked.found], 9223372036854775807) END)
+        ORDER BY t.due_at, t.id LIMIT 1) AS next_at,
+        CASE WHEN picked.found < w.max THEN (SELECT now FROM clock)
+            ELSE coalesce(picked.dues[picked.found], w.from_at) END AS read_to
+    FROM unnest($2, $3, $5) WITH ORDINALITY AS w(line, max, from_at, n) CROSS JOIN LATERAL (
         SELECT array_agg(d.id) AS ids, array_agg(d.due_at) AS dues, count(*)::int AS found FROM (
             SELECT t.id, t.due_at FROM relent.tasks t
-            WHERE t.state = 0 AND t.line = w.line AND t.due_at <= (SELECT now FROM clock)
+            WHERE t.state = 0 AND t.line = w.line AND t.due_at >= w.from_at
+                AND t.due_at <= (SELECT now FROM clock)
                 AND t.deadline_at > (SELECT now FROM clock)
             ORDER BY t.due_at, t.id LIMIT w.max FOR UPDATE SKIP LOCKED) d) picked
 ),
@@ -72,10 +72,10 @@ claimed AS (
 SELECT NULL::bigint AS id, NULL::bigint AS token, NULL::bigint, NULL::bigint, NULL::bigint,
     NULL::int, NULL::int, NULL::bigint, NULL::smallint, NULL::text, NULL::bigint, NULL::int,
     NULL::text, NULL::text, NULL::text, NULL::text, NULL::text, NULL::bytea,
-    array_agg(next_at ORDER BY n)
+    array_agg(next_at ORDER BY n), array_agg(read_to ORDER BY n)
 FROM lines
 UNION ALL
-SELECT c.*, y.idempotency_key, y.method, y.url, y.headers, y.correlation_id, y.body, NULL
+SELECT c.*, y.idempotency_key, y.method, y.url, y.headers, y.correlation_id, y.body, NULL, NULL
 FROM claimed c JOIN relent.payloads y ON y.id = c.id";
 
 const SWEEP: &str = "
@@ -150,11 +150,13 @@ async fn claim(node: &Node, link: &mut Link, wants: &[Want]) -> Result<Claims, F
     let now = node.clock.given();
     let lines: Vec<i64> = wants.iter().map(|want| from_line(want.lane, want.turn)).collect();
     let maxima: Vec<i64> = wants.iter().map(|want| i64::from(want.max)).collect();
+    let from: Vec<i64> = lines.iter().map(|line| node.floors.begin(*line)).collect();
     let values = [
         (&now as _, Type::INT8),
         (&lines as _, Type::INT8_ARRAY),
         (&maxima as _, Type::INT8_ARRAY),
         (&node.number as _, Type::INT4),
+        (&from as _, Type::INT8_ARRAY),
     ];
     let rows = link.query(CLAIM, &values).await?;
     let mut claims = Claims { claimed: Vec::with_capacity(rows.len()), next: Vec::new() };
@@ -165,6 +167,11 @@ async fn claim(node: &Node, link: &mut Link, wants: &[Want]) -> Result<Claims, F
                 let next: Option<Vec<Option<i64>>> = column(row, 18)?;
                 let next = next.unwrap_or_default();
                 claims.next = next.into_iter().map(|at| at.map(to_time)).collect();
+                let read_to: Option<Vec<i64>> = column(row, 19)?;
+                let read = lines.iter().zip(wants).zip(read_to.unwrap_or_default());
+                for ((line, _), at) in read.filter(|((_, want), _)| want.max > 0) {
+                    node.floors.end(*line, at);
+                }
             }
         }
     }

@@ -16,12 +16,12 @@ use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TenantId};
 use crate::lane::{LaneRecord, LaneSettings};
 
-const LOCK: &str = "LOCK TABLE relent.lanes IN SHARE ROW EXCLUSIVE MODE";
 const FIND: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
     retries_in_flight_max, rate_per_second, budget, breaker
 FROM relent.lanes WHERE tenant = $1 AND dependency = $2";
 const COUNT: &str = "SELECT count(*) FROM relent.lanes";
 const INSERT: &str = "INSERT INTO relent.lanes (tenant, dependency, policy) VALUES ($1, $2, $3)
+ON CONFLICT (tenant, dependency) DO NOTHING
 RETURNING id, tenant, dependency, policy, paused, in_flight_max, retries_in_flight_max,
     rate_per_second, budget, breaker";
 const ALL: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
@@ -46,40 +46,30 @@ impl Node {
         policy: PolicyKey,
     ) -> Result<LaneRecord, Failure> {
         let mut link = self.link().await;
-        let opened = self.open_lane_with(&mut link, tenant, dependency, policy).await;
-        link.settle().await;
-        let lane = opened?;
+        let (owner, policy) = (tenant.as_str(), i64::from(policy.as_u32()));
+        let values =
+            [(&owner as _, Type::TEXT), (&dependency as _, Type::TEXT), (&policy as _, Type::INT8)];
+        let lane = match find(&mut link, &values[..2]).await? {
+            Some(lane) => lane,
+            None => self.new_lane(&mut link, &values).await?,
+        };
         self.learn_lane(lane.id, tenant);
         Ok(lane)
     }
 
-    async fn open_lane_with(
-        &self,
-        link: &mut Link,
-        tenant: &TenantId,
-        dependency: &str,
-        policy: PolicyKey,
-    ) -> Result<LaneRecord, Failure> {
-        let (owner, policy) = (tenant.as_str(), i64::from(policy.as_u32()));
-        let values =
-            [(&owner as _, Type::TEXT), (&dependency as _, Type::TEXT), (&policy as _, Type::INT8)];
-        if let Some(lane) = find(link, &values[..2]).await? {
-            return Ok(lane);
-        }
-        link.begin().await?;
-        link.query(LOCK, &[]).await?;
-        if let Some(lane) = find(link, &values[..2]).await? {
-            return Ok(lane);
-        }
-        let rows = link.query(COUNT, &[]).await?;
+    async fn new_lane(&self, link: &mut Link, values: &[Value<'_>]) -> Result<LaneRecord, Failure> {
+        let rows = link.look(COUNT, &[]).await?;
         let count: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
+        // Nodes that open lanes at the same time may go a little beyond.
         if count >= i64::from(self.lanes_max) {
             return Err(Error::TooManyLanes { max: self.lanes_max }.into());
         }
-        let rows = link.query(INSERT, &values).await?;
-        link.commit().await?;
-        let row = rows.first().ok_or_else(|| Error::Damaged("nothing was stored".to_owned()))?;
-        Ok(to_record(row)?)
+        if let Some(row) = link.query(INSERT, values).await?.first() {
+            return Ok(to_record(row)?);
+        }
+        // Another was faster.
+        let lane = find(link, &values[..2]).await?;
+        Ok(lane.ok_or_else(|| Error::Damaged("a lane is there and is not".to_owned()))?)
     }
 
     pub(super) async fn lanes(&self) -> Result<Vec<LaneRecord>, Failure> {

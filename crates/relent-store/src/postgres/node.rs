@@ -19,6 +19,7 @@ use super::claim::{Taken, Taking};
 use super::clock::Clock;
 use super::enqueue::NewTasks;
 use super::failure::Failure;
+use super::floors::Floors;
 use super::hints::Hints;
 use super::link::Link;
 use super::place::{Place, Role};
@@ -48,6 +49,7 @@ pub(super) struct Node {
     pub(super) records: Queue<Vec<Record>, Vec<Recorded>>,
     pub(super) claims: Queue<Taking, Taken>,
     pub(super) hints: Hints,
+    pub(super) floors: Floors,
     pub(super) operations: Arc<Semaphore>,
     lanes: RwLock<HashMap<LaneId, TenantId>>,
     policies: RwLock<HashSet<PolicyKey>>,
@@ -88,6 +90,7 @@ impl Node {
             records: Queue::new(jobs_max, bytes_max),
             claims: Queue::new(jobs_max, bytes_max),
             hints: Hints::default(),
+            floors: Floors::default(),
             operations: Arc::new(Semaphore::new(OPERATIONS_MAX as usize)),
             lanes: RwLock::default(),
             policies: RwLock::default(),
@@ -154,6 +157,7 @@ impl Node {
 
     /// Tells who listens here, under no lock.
     pub(super) fn tell_here(&self, dues: &[LaneDue]) {
+        self.floors.told(dues);
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(listener) = listener
             && !dues.is_empty()

@@ -14,7 +14,10 @@ use super::link;
 use super::place::{ConnectError, Place, Role};
 
 /// Each brings a schema from the version before to its own: the first makes version 1.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/postgres/0001_first.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_first.sql"),
+    include_str!("../../migrations/postgres/0002_outbox.sql"),
+];
 const OLDEST_SERVER: i64 = 130_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 

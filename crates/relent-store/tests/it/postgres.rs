@@ -2,6 +2,7 @@
 //! as a connection string of a superuser; `./test` starts one.
 
 mod nodes;
+mod outbox;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process, thread};
