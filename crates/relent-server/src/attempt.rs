@@ -253,7 +253,7 @@ fn tell_attempt(service: &Service, told: &Told<'_>) {
     };
     service.metrics.attempt(&AttemptSeen {
         lane,
-        policy_id: &known.policy_id,
+        policy: known,
         number: row.number,
         ended: row.ended,
         took: row.took,

@@ -73,7 +73,7 @@ struct Shared {
 ///
 /// # Default
 ///
-/// Private addresses may be called; 64 idle connections for each of 10,000 targets, for 30 s each
+/// Private addresses may be called; 256 idle connections for each of 10,000 targets, for 30 s each
 /// and 60 s in all; 64 KiB of an answer's head and 16 KiB of its body are read; a name is resolved
 /// within 5 s; no roots beyond the system's.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl Default for EgressRules {
     fn default() -> EgressRules {
         EgressRules {
             addresses: AddressRules::default(),
-            idle_per_target_max: 64,
+            idle_per_target_max: 256,
             idle_for: Duration::from_secs(30),
             connection_age_max: Duration::from_secs(60),
             targets_max: 10_000,

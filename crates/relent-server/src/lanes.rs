@@ -15,6 +15,8 @@ use relent_policy::{
 };
 use relent_store::{LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
 
+use crate::metrics::LaneCounts;
+
 /// Every lane of the service, by id and by name.
 #[derive(Debug, Default)]
 pub(crate) struct LaneBook {
@@ -29,6 +31,7 @@ pub(crate) struct Lane {
     pub(crate) tenant: TenantId,
     pub(crate) dependency: Arc<str>,
     pub(crate) policy: PolicyKey,
+    pub(crate) counts: LaneCounts,
     state: Mutex<LaneState>,
 }
 
@@ -127,6 +130,7 @@ impl Lane {
             tenant: record.tenant,
             dependency: record.dependency.into(),
             policy: record.policy,
+            counts: LaneCounts::default(),
             state: Mutex::new(LaneState {
                 gates,
                 settings: record.settings,

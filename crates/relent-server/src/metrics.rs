@@ -5,7 +5,7 @@
 //! URL is ever a label. The counts of a lane are made once and kept with its name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
@@ -15,10 +15,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use relent_policy::BreakerState;
-use relent_store::{Ended, SweptBecause};
+use relent_store::{Ended, PolicyKey, SweptBecause};
 use std::sync::atomic::AtomicU64;
 
 use crate::lanes::Lane;
+use crate::policies::KnownPolicy;
 
 /// More dependencies than these share the label `other`.
 const DEPENDENCIES_MAX: usize = 200;
@@ -68,11 +69,42 @@ struct QueueLabels {
 /// What is counted of an attempt.
 pub(crate) struct AttemptSeen<'a> {
     pub(crate) lane: &'a Lane,
-    pub(crate) policy_id: &'a str,
+    pub(crate) policy: &'a KnownPolicy,
     pub(crate) number: u32,
     pub(crate) ended: Ended,
     pub(crate) took: Duration,
     pub(crate) backoff: Option<Duration>,
+}
+
+/// The counts that a lane has used: their labels are put together once, not for every attempt.
+#[derive(Debug, Default)]
+pub(crate) struct LaneCounts(RwLock<Vec<(AttemptKind, Counter)>>);
+
+/// What tells the counts of a lane apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AttemptKind {
+    policy: PolicyKey,
+    attempt_number: &'static str,
+    outcome: &'static str,
+}
+
+/// A lane under very many policies keeps the counts of the first.
+const COUNTS_KEPT: usize = 64;
+
+impl LaneCounts {
+    fn of(&self, kind: AttemptKind, make: impl FnOnce() -> Counter) -> Counter {
+        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, count)) = kept.iter().find(|(known, _)| *known == kind) {
+            return count.clone();
+        }
+        drop(kept);
+        let count = make();
+        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < COUNTS_KEPT {
+            kept.push((kind, count.clone()));
+        }
+        count
+    }
 }
 
 const SECONDS: [f64; 14] =
@@ -191,14 +223,18 @@ impl Metrics {
             Ended::RetryAt { .. } => "retry",
             Ended::GaveUp { .. } => "give_up",
         };
-        let labels = AttemptLabels {
-            service: self.service.clone(),
-            dependency: self.label(&seen.lane.dependency).to_string(),
-            attempt_number: number_label(seen.number),
-            outcome,
-            policy: seen.policy_id.to_owned(),
-        };
-        self.attempts.get_or_create(&labels).inc();
+        let (policy, attempt_number) = (seen.policy.key, number_label(seen.number));
+        let count = seen.lane.counts.of(AttemptKind { policy, attempt_number, outcome }, || {
+            let labels = AttemptLabels {
+                service: self.service.clone(),
+                dependency: self.label(&seen.lane.dependency).to_string(),
+                attempt_number,
+                outcome,
+                policy: seen.policy.policy_id.clone(),
+            };
+            self.attempts.get_or_create(&labels).clone()
+        });
+        count.inc();
         self.latency.observe(seen.took.as_secs_f64());
         if let Some(backoff) = seen.backoff {
             self.backoff.observe(backoff.as_secs_f64());
