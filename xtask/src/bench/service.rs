@@ -65,7 +65,7 @@ impl Service {
     pub(super) fn start(bench: &Bench<'_>, data: &DataDirectory) -> Result<Service> {
         let spawned_at = Instant::now();
         let mut child = Command::new(bench.binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--set", "log.level=error"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
             .args(["--store", &bench.options.store])
             .arg("--data")
             .arg(&data.0)

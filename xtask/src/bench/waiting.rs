@@ -64,7 +64,8 @@ enum End {
     Killed,
 }
 
-/// From the start of the process to its first delivery, after an orderly stop and after a kill.
+/// From the start of the process to its first delivery and to its first acknowledgement, after an
+/// orderly stop and after a kill.
 pub(super) async fn restart(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "restart";
     let data = DataDirectory::new()?;
@@ -75,9 +76,7 @@ pub(super) async fn restart(bench: &Bench<'_>, figures: &mut Figures) -> Result<
         // Due while the service is down.
         let due_at = wall_millis() + 2_500;
         let task = Task { target: sink.address, due: Due::At, headers: false };
-        let posting =
-            Posting { request: Request::one(task), connections: 1, first: number, tasks: 1 };
-        posting.run(service.address, move |_| due_at).await?;
+        post_one(service.address, task, number, due_at).await?;
         let asked_at = Instant::now();
         match end {
             End::Stopped => {
@@ -96,8 +95,20 @@ pub(super) async fn restart(bench: &Bench<'_>, figures: &mut Figures) -> Result<
         let how = if end == End::Stopped { "after a stop" } else { "after kill -9" };
         figures.add(NAME, format!("first delivery {how}"), first, "s", Aim::AtMost(1.0));
         figures.add(NAME, format!("listening {how}"), ready, "s", Aim::None);
+        // Its key has to be compared with every other one.
+        let far = Task { target: sink.address, due: Due::AfterMillis(FROM_MILLIS), headers: false };
+        post_one(service.address, far, NUMBERS_FROM - 1 - number, 0).await?;
+        let acked = service.spawned_at.elapsed().as_secs_f64();
+        figures.add(NAME, format!("first task taken {how}"), acked, "s", Aim::None);
         let memory = service.memory()?.resident / 1e6;
         figures.add(NAME, format!("RSS {how}"), memory, "MB", Aim::AtMost(150.0));
     }
+    Ok(())
+}
+
+async fn post_one(service: SocketAddr, task: Task, number: u64, due_at: u64) -> Result<()> {
+    let request = Request::one(task);
+    let posting = Posting { request, connections: 1, first: number, tasks: 1 };
+    posting.run(service, move |_| due_at).await?;
     Ok(())
 }
