@@ -6,6 +6,7 @@
 //! REQ-S4, REQ-P4.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -125,6 +126,8 @@ struct Waiting {
     unanswered_jobs: usize,
     loaded: Option<Result<Rest, rusqlite::Error>>,
     end: Option<End>,
+    /// Whether the writer waits to be woken. Waking costs a system call, and under load it is awake.
+    is_idle: bool,
 }
 
 /// When and how the writer is to end.
@@ -183,8 +186,11 @@ impl Queue {
         waiting.unanswered_jobs += 1;
         waiting.unanswered.bytes += size.bytes;
         waiting.jobs.push_back(job);
+        let is_idle = mem::take(&mut waiting.is_idle);
         drop(waiting);
-        self.ready.notify_one();
+        if is_idle {
+            self.ready.notify_one();
+        }
         Ok(())
     }
 
@@ -199,11 +205,13 @@ impl Queue {
         let idle = |waiting: &mut Waiting| {
             waiting.jobs.is_empty() && waiting.loaded.is_none() && waiting.end.is_none()
         };
-        let waiting = self.lock();
+        let mut waiting = self.lock();
+        waiting.is_idle = true;
         let (mut waiting, _) = self
             .ready
             .wait_timeout_while(waiting, within, idle)
             .unwrap_or_else(PoisonError::into_inner);
+        waiting.is_idle = false;
         let mut taken = Taken { loaded: waiting.loaded.take(), ..Taken::default() };
         let mut rows = 0;
         while taken.jobs.len() < jobs_max && rows < rows_max {
