@@ -208,7 +208,7 @@ impl PostgresStore {
 /// Brings the tables up to date, and the node into being.
 async fn open(place: Arc<Place>, options: &PostgresOptions) -> Result<Node, ConnectError> {
     schema::migrate(&place).await?;
-    let failed = |failure| ConnectError::Unavailable(Error::from(failure).to_string());
+    let failed = |failure: Failure| ConnectError::Unavailable(failure.into_text());
     let clock = Clock::new(options.clock.clone());
     let mut link = Link::new(Arc::clone(&place), Role::Plain);
     clock.measure(&mut link).await.map_err(failed)?;

@@ -41,6 +41,14 @@ impl Failure {
             || self.code().is_some_and(|code| code.code().starts_with("22"))
     }
 
+    /// In words, for the operator.
+    pub(super) fn into_text(self) -> String {
+        match Error::from(self) {
+            Error::Unavailable(text) | Error::Damaged(text) => text,
+            other => other.to_string(),
+        }
+    }
+
     fn code(&self) -> Option<&SqlState> {
         match self {
             Failure::Refused(failed) => failed.code(),

@@ -36,9 +36,7 @@ const SERVER: &str = "SELECT current_setting('server_version_num')::bigint";
 /// Makes or brings up to date what is in this schema.
 pub(super) async fn migrate(place: &Place) -> Result<(), ConnectError> {
     let opened = link::open(place, Role::Plain, None).await;
-    let client = opened.map_err(|failure| {
-        ConnectError::Unavailable(crate::error::Error::from(failure).to_string())
-    })?;
+    let client = opened.map_err(|failure| ConnectError::Unavailable(failure.into_text()))?;
     let migrated = tokio::time::timeout(PATIENCE, migrate_with(place, &client)).await;
     migrated.map_err(|_| ConnectError::Unavailable("the schema was not made in time".to_owned()))?
 }
