@@ -246,7 +246,9 @@ async fn run(
         drop(node.operations.acquire_many(OPERATIONS_MAX).await);
         claim::release(&node).await
     };
-    match timeout_at(by, last).await {
+    let ended = timeout_at(by, last).await;
+    node.abandon();
+    match ended {
         Ok(released) => Ok(released?),
         Err(_) => Err(Error::Unavailable("it did not end in time".to_owned())),
     }

@@ -24,7 +24,7 @@ use tokio_postgres::types::Type;
 
 use super::failure::Failure;
 use super::link::Link;
-use super::node::Node;
+use super::node::{AtWork, Node};
 use super::place::Role;
 use super::queue::Job;
 use super::rows::{
@@ -120,9 +120,9 @@ pub(super) enum Taken {
     Lost(Vec<Swept>),
 }
 
-/// Takes what is asked for, one after the other, until the queue is closed, and then lets go of what
-/// this node holds.
+/// Takes what is asked for, one after the other, until the queue is closed.
 pub(super) async fn work(node: Arc<Node>) {
+    let _at_work = AtWork(Arc::clone(&node));
     let mut link = Link::new(Arc::clone(&node.place), Role::Index);
     loop {
         let jobs = node.claims.take(1, usize::MAX).await;

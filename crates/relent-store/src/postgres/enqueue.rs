@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::insert::{Prepared, Stored, find, insert_again};
 use super::link::Link;
-use super::node::Node;
+use super::node::{AtWork, Node};
 use super::place::Role;
 use super::queue::Job;
 use crate::error::Error;
@@ -95,6 +95,7 @@ type Asked = Job<NewTasks, Vec<Enqueued>>;
 
 /// Stores what waits, round after round, until the queue is closed.
 pub(super) async fn work(node: Arc<Node>) {
+    let _at_work = AtWork(Arc::clone(&node));
     let mut link = Link::new(Arc::clone(&node.place), Role::Insert);
     loop {
         let mut jobs = node.enqueues.take(ROWS_MAX, BYTES_MAX).await;

@@ -64,6 +64,17 @@ struct Pool {
     permits: Arc<Semaphore>,
 }
 
+/// A worker that panics takes its node along: what waits for it would wait for ever.
+pub(super) struct AtWork(pub(super) Arc<Node>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon();
+        }
+    }
+}
+
 /// One of them, until it is dropped.
 pub(super) struct Borrowed {
     link: Option<Link>,
@@ -149,6 +160,14 @@ impl Node {
         self.enqueues.close();
         self.records.close();
         self.claims.close();
+    }
+
+    /// Nothing more is done, and nobody waits for it.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.enqueues.abandon();
+        self.records.abandon();
+        self.claims.abandon();
     }
 
     pub(super) fn listen(&self, listener: Arc<dyn DueListener>) {

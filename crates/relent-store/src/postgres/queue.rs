@@ -108,6 +108,16 @@ impl<W, T: Send + 'static> Queue<W, T> {
         self.ready.notify_one();
     }
 
+    /// Nobody will do what waits: whoever asked is told.
+    pub(super) fn abandon(&self) {
+        self.close();
+        let mut waiting = self.lock();
+        let left: Vec<Job<W, T>> = waiting.jobs.drain(..).collect();
+        waiting.bytes = 0;
+        drop(waiting);
+        left.into_iter().for_each(|job| job.answer(Err(stopped())));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting<W, T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,5 +160,14 @@ mod tests {
         assert_eq!(queue.ask(1, 1, 10).await, Err(closed()));
         assert_eq!(queue.take(1, 1).await.len(), 1);
         assert!(queue.take(1, 1).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_what_was_abandoned() {
+        let queue = Queue::<u32, ()>::new(10, 1_000);
+        let answer = queue.ask(0, 1, 10);
+        queue.abandon();
+        assert_eq!(answer.await, Err(stopped()));
+        assert_eq!(queue.ask(1, 1, 10).await, Err(closed()));
     }
 }

@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 use super::failure::Failure;
 use super::insert::to_dues;
 use super::link::Link;
-use super::node::Node;
+use super::node::{AtWork, Node};
 use super::place::Role;
 use super::queue::Job;
 use super::rows::{
@@ -80,6 +80,7 @@ fn preview(record: &Record) -> Option<&[u8]> {
 
 /// Writes what waits, round after round, until the queue is closed.
 pub(super) async fn work(node: Arc<Node>) {
+    let _at_work = AtWork(Arc::clone(&node));
     let mut link = Link::new(Arc::clone(&node.place), Role::Index);
     loop {
         let jobs = node.records.take(ROWS_MAX, BYTES_MAX).await;
