@@ -9,8 +9,6 @@ mod breaker;
 mod budget;
 mod herd;
 mod jitter;
-mod plot;
-mod svg;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ mod patience;
 mod policy;
 mod progress;
 mod serve;
+mod sim;
 mod task;
 mod times;
 
@@ -46,6 +47,9 @@ enum Command {
     /// See how the traffic to each dependency fares, and hold it
     #[command(subcommand)]
     Lane(lane::Command),
+    /// See what a policy does to a dependency, before production does
+    #[command(subcommand)]
+    Sim(sim::Command),
     /// Say what a code, a rule or a reason means
     Explain(explain::Args),
     /// Print the settings of `serve`
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Policy(command) => client::block_on(policy::run(command)),
         Command::DeadLetter(command) => client::block_on(dead_letter::run(command)),
         Command::Lane(command) => client::block_on(lane::run(command)),
+        Command::Sim(command) => sim::run(&command),
         Command::Explain(args) => explain::run(&args),
         Command::Config(args) => config::run(&args),
     };

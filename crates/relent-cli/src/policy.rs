@@ -220,7 +220,7 @@ fn not(file: &Path, format: &str) -> String {
 }
 
 /// The policy document in a file, whatever it says.
-fn read(file: &Path) -> anyhow::Result<Document> {
+pub(crate) fn read(file: &Path) -> anyhow::Result<Document> {
     let text = text_of(file)?;
     match is_toml(file, &text) {
         true => toml::from_str(&text).with_context(|| not(file, "TOML")),

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use relent_policy::{Backoff, Policy, PolicySpec, Ratio};
-
-use super::plot::{Plot, Scale, Tick, ticks};
-use super::svg::{Anchor, BLUE, GREEN, INK, LABEL, PURPLE, SMALL, Stroke, Style, Svg, VERMILION};
+use relent_sim::draw::{
+    Anchor, BLUE, GREEN, INK, LABEL, PURPLE, Plot, SMALL, Scale, Stroke, Style, Svg, Tick,
+    VERMILION, ticks,
+};
 
 const RETRIES: u32 = 7;
 

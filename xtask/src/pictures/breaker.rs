@@ -1,9 +1,9 @@
 //! A breaker from the first failure to full traffic: how many calls it lets through. REQ-K3.
 
 use relent_policy::{Admission, Breaker, BreakerRules, BreakerState, Health, Timestamp, roll};
-
-use super::plot::{Plot, Scale, swatch, ticks};
-use super::svg::{Anchor, BLUE, FAINT, LABEL, SHADE, SMALL, Stroke, Svg, VERMILION};
+use relent_sim::draw::{
+    Anchor, BLUE, FAINT, LABEL, Plot, SHADE, SMALL, Scale, Stroke, Svg, VERMILION, swatch, ticks,
+};
 
 /// Healthy traffic before the picture begins, so that the window is full.
 const WARM_UP_MS: u64 = 20_000;

@@ -1,9 +1,10 @@
 //! A total outage under three budgets: what reaches the dependency, second by second. REQ-G1.
 
 use relent_policy::{Budget, BudgetRules, Health, Timestamp};
+use relent_sim::draw::{
+    Anchor, BLUE, GREEN, LABEL, Plot, SHADE, SMALL, Scale, Stroke, Svg, VERMILION, key, ticks,
+};
 
-use super::plot::{Plot, Scale, key, ticks};
-use super::svg::{Anchor, BLUE, GREEN, LABEL, SHADE, SMALL, Stroke, Svg, VERMILION};
 use super::thousands;
 
 const FIRST_PER_SECOND: u64 = 1_000;

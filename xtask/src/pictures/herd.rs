@@ -1,8 +1,8 @@
 //! A thousand callers cut off at once, and how they return: with a fixed delay and with the standard
 //! policy. Drawn from what the library's own test measured on a paused clock. REQ-B2, REQ-G1, REQ-K3.
 
-use super::plot::{Plot, Scale, ticks};
-use super::svg::{Anchor, BLUE, LABEL, SHADE, SMALL, Svg, VERMILION};
+use relent_sim::draw::{Anchor, BLUE, LABEL, Plot, SHADE, SMALL, Scale, Svg, VERMILION, ticks};
+
 use super::thousands;
 
 /// Written by `RELENT_BLESS=1 cargo test -p relent --test it outage`.

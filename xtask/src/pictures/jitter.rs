@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use relent_policy::{Backoff, Jitter, Policy, PolicySpec, Ratio, Rule, roll};
-
-use super::plot::{Plot, Scale, ticks};
-use super::svg::{Anchor, BLUE, INK, LABEL, SMALL, STRONG, Stroke, Svg, VERMILION};
+use relent_sim::draw::{
+    Anchor, BLUE, INK, LABEL, Plot, SMALL, STRONG, Scale, Stroke, Svg, VERMILION, ticks,
+};
 
 const DRAWS: u64 = 100_000;
 const ATTEMPT: u32 = 4;

@@ -8,6 +8,7 @@ mod lanes;
 mod offline;
 mod policies;
 mod serving;
+mod simulating;
 mod tasks;
 
 use std::fs;

@@ -5,59 +5,85 @@
 
 use std::fmt::Write as _;
 
-pub(super) const INK: &str = "#1f2328";
-pub(super) const FAINT: &str = "#59636e";
-pub(super) const GRID: &str = "#d1d9e0";
-pub(super) const SHADE: &str = "#eef1f4";
+/// Text and lines that matter.
+pub const INK: &str = "#1f2328";
+/// Text and lines that matter less.
+pub const FAINT: &str = "#59636e";
+/// Lines to measure by.
+pub const GRID: &str = "#d1d9e0";
+/// A stretch of time in which something was wrong.
+pub const SHADE: &str = "#eef1f4";
 
 /// Colours of Okabe and Ito, which people with any kind of colour vision can tell apart.
-pub(super) const BLUE: &str = "#0072b2";
-pub(super) const VERMILION: &str = "#d55e00";
-pub(super) const GREEN: &str = "#00795a";
-pub(super) const PURPLE: &str = "#a8457f";
+pub const BLUE: &str = "#0072b2";
+/// Vermilion.
+pub const VERMILION: &str = "#d55e00";
+/// Green.
+pub const GREEN: &str = "#00795a";
+/// Purple.
+pub const PURPLE: &str = "#a8457f";
 
 /// How a line is drawn: never by colour alone.
-#[derive(Clone, Copy)]
-pub(super) struct Stroke {
-    pub(super) colour: &'static str,
-    pub(super) width: f64,
+#[derive(Clone, Copy, Debug)]
+pub struct Stroke {
+    /// Its colour.
+    pub colour: &'static str,
+    /// Its width.
+    pub width: f64,
     /// Lengths of strokes and gaps, as SVG writes them; empty for a solid line.
-    pub(super) dashes: &'static str,
+    pub dashes: &'static str,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Anchor {
+/// Which end of a text its place is.
+#[derive(Clone, Copy, Debug)]
+pub enum Anchor {
+    /// The left.
     Start,
+    /// The middle.
     Middle,
+    /// The right.
     End,
 }
 
 /// How text looks.
-#[derive(Clone, Copy)]
-pub(super) struct Style {
-    pub(super) size: u32,
-    pub(super) weight: u32,
-    pub(super) colour: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Its size.
+    pub size: u32,
+    /// Its weight, 400 or 600.
+    pub weight: u32,
+    /// Its colour.
+    pub colour: &'static str,
 }
 
-pub(super) const HEADING: Style = Style { size: 17, weight: 600, colour: INK };
-pub(super) const STRONG: Style = Style { size: 14, weight: 600, colour: INK };
-pub(super) const LABEL: Style = Style { size: 13, weight: 400, colour: INK };
-pub(super) const SMALL: Style = Style { size: 12, weight: 400, colour: FAINT };
+/// The title of a picture.
+pub const HEADING: Style = Style { size: 17, weight: 600, colour: INK };
+/// The title of a part.
+pub const STRONG: Style = Style { size: 14, weight: 600, colour: INK };
+/// Names beside lines and axes.
+pub const LABEL: Style = Style { size: 13, weight: 400, colour: INK };
+/// Numbers on axes, and remarks.
+pub const SMALL: Style = Style { size: 12, weight: 400, colour: FAINT };
 
-pub(super) struct Svg {
+/// A picture that is being drawn.
+#[derive(Clone, Debug)]
+pub struct Svg {
     width: u32,
     height: u32,
+    /// What stands before the ids of title and description, on a page with many pictures.
+    prefix: String,
     title: String,
     description: String,
     body: String,
 }
 
 impl Svg {
-    pub(super) fn new(width: u32, height: u32, title: &str, description: &str) -> Svg {
+    /// An empty picture with its title, and a description for those who cannot see it.
+    pub fn new(width: u32, height: u32, title: &str, description: &str) -> Svg {
         let mut svg = Svg {
             width,
             height,
+            prefix: String::new(),
             title: title.to_owned(),
             description: description.to_owned(),
             body: String::new(),
@@ -66,14 +92,22 @@ impl Svg {
         svg
     }
 
-    pub(super) fn rect(&mut self, at: (f64, f64), size: (f64, f64), fill: &str) {
+    /// The same picture on a page with others; the prefix must be its own.
+    #[must_use]
+    pub fn among(self, prefix: &str) -> Svg {
+        Svg { prefix: format!("{prefix}-"), ..self }
+    }
+
+    /// A filled rectangle.
+    pub fn rect(&mut self, at: (f64, f64), size: (f64, f64), fill: &str) {
         let ((x, y), (width, height)) = (at, size);
         self.push(format_args!(
             r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="{fill}"/>"#
         ));
     }
 
-    pub(super) fn path(&mut self, points: &[(f64, f64)], stroke: Stroke) {
+    /// A line through these points.
+    pub fn path(&mut self, points: &[(f64, f64)], stroke: Stroke) {
         let mut line = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
             let verb = if index == 0 { "M" } else { " L" };
@@ -89,17 +123,19 @@ impl Svg {
         ));
     }
 
-    pub(super) fn dot(&mut self, at: (f64, f64), colour: &str) {
+    /// A dot.
+    pub fn dot(&mut self, at: (f64, f64), colour: &str) {
         let (x, y) = at;
         self.push(format_args!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{colour}"/>"#));
     }
 
-    pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, style: Style, text: &str) {
+    /// A text.
+    pub fn text(&mut self, at: (f64, f64), anchor: Anchor, style: Style, text: &str) {
         self.placed_text(at, anchor, style, "", text);
     }
 
     /// Text that reads upwards, for the name of a vertical axis.
-    pub(super) fn upward_text(&mut self, at: (f64, f64), style: Style, text: &str) {
+    pub fn upward_text(&mut self, at: (f64, f64), style: Style, text: &str) {
         let (x, y) = at;
         let turn = format!(r#" transform="rotate(-90 {x:.1} {y:.1})""#);
         self.placed_text(at, Anchor::Middle, style, &turn, text);
@@ -126,13 +162,14 @@ impl Svg {
         ));
     }
 
-    pub(super) fn finish(self) -> String {
-        let Svg { width, height, title, description, body } = self;
+    /// The picture's text.
+    pub fn finish(self) -> String {
+        let Svg { width, height, prefix, title, description, body } = self;
         let (title, description) = (escaped(&title), escaped(&description));
         format!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="title desc" font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif">
-<title id="title">{title}</title>
-<desc id="desc">{description}</desc>
+            r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}title {prefix}desc" font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif">
+<title id="{prefix}title">{title}</title>
+<desc id="{prefix}desc">{description}</desc>
 <rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>
 {body}</svg>
 "##
@@ -144,7 +181,8 @@ impl Svg {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Text that cannot be taken for markup.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
