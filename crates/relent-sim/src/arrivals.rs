@@ -42,7 +42,7 @@ impl<'s> Arrivals<'s> {
         let at = match self.load {
             Load::Poisson { per_second } => {
                 let gap = -(1.0 - unit(self.stream.roll(self.count, 1))).ln();
-                now + whole(gap * SECOND as f64 / per_second)
+                now.saturating_add(whole(gap * SECOND as f64 / per_second))
             }
             // From the start, not from the one before: no drift.
             Load::Constant { per_second } => whole(self.count as f64 * SECOND as f64 / per_second),

@@ -131,7 +131,7 @@ impl ServerState {
             if due - now > limit.leeway {
                 return self.refuse(429);
             }
-            self.paced_until = due + limit.step;
+            self.paced_until = due.saturating_add(limit.step);
         }
         let full = self.spec.queue_max.is_some_and(|max| {
             self.queue.len() >= usize::try_from(max).unwrap_or(usize::MAX) && !self.has_free()
@@ -211,7 +211,7 @@ impl ServerState {
         // A server without a limit on its workers browns out by getting slower.
         let factor =
             if self.spec.workers.is_none() { factor / capacity.max(0.001) } else { factor };
-        (worker, whole(drawn as f64 * factor) + extra)
+        (worker, whole(drawn as f64 * factor).saturating_add(extra))
     }
 
     pub(crate) fn call_of(&self, worker: u32) -> Option<Call> {

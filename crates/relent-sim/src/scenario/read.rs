@@ -96,7 +96,11 @@ fn scenario(fields: &mut Fields<'_>, read_file: &ReadFile<'_>) -> Option<Scenari
     if servers.iter().any(|server| server.versioned) && clients.count > 60_000 {
         fields.problem(1, "clients.count", "must be at most 60000 with a versioned server".into());
     }
-    for name in expectations.policies.iter() {
+    if clients.lanes == Lanes::PerClient && clients.count > 1_000_000 {
+        let what = "must be at most 1000000 with a lane for each client".into();
+        fields.problem(1, "clients.count", what);
+    }
+    for name in &expectations.policies {
         if !policies.iter().any(|policy: &Policy| policy.id() == name) {
             let ids: Vec<&str> = policies.iter().map(Policy::id).collect();
             let what = format!("names {name:?}, which is none of {}", ids.join(", "));

@@ -86,7 +86,7 @@ impl World<'_> {
         if hop.latency.is_zero() {
             return self.arrive(number, call);
         }
-        let at = self.now + hop.latency.draw(hop.there.roll(task, attempt));
+        let at = self.now.saturating_add(hop.latency.draw(hop.there.roll(task, attempt)));
         self.agenda.plan(Event::new(at, What::Arrive, byte(number), slot).of_attempt(serial));
     }
 
@@ -161,7 +161,8 @@ impl World<'_> {
         if operations.is_none_or(|operations| done < operations)
             && self.scenario.clients.until.is_none_or(|until| self.now < until)
         {
-            let at = self.now + think.draw(self.clients_stream.roll(parent.into(), done));
+            let think = think.draw(self.clients_stream.roll(parent.into(), done));
+            let at = self.now.saturating_add(think);
             self.agenda.plan(Event::new(at, What::Begin, 0, parent));
         }
     }

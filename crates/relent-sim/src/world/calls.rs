@@ -57,7 +57,8 @@ impl World<'_> {
         let later = attempt + (1 << 16);
         let back = hop.latency.draw(hop.back.roll(task, later));
         let there = hop.latency.draw(hop.there.roll(task, later));
-        let event = Event::new(self.now + back + there, What::Write, byte(number), call.op);
+        let at = self.now.saturating_add(back).saturating_add(there);
+        let event = Event::new(at, What::Write, byte(number), call.op);
         self.agenda.plan(event.of_attempt(call.serial).with_status(version));
     }
 
@@ -94,7 +95,7 @@ impl World<'_> {
         let roll = hop.service.roll(task, attempt);
         let (worker, nanos) = self.servers[number].work(call, roll);
         self.servers[number].tally.busy_nanos += u128::from(nanos);
-        let event = Event::new(self.now + nanos, What::Served, byte(number), worker);
+        let event = Event::new(self.now.saturating_add(nanos), What::Served, byte(number), worker);
         let micros = u32::try_from(nanos / 1_000).unwrap_or(u32::MAX);
         self.agenda.plan(event.of_attempt(micros));
     }
@@ -147,7 +148,7 @@ impl World<'_> {
         if hop.latency.is_zero() {
             return self.answered(number, call.op, call.serial, status);
         }
-        let at = self.now + hop.latency.draw(hop.back.roll(op.task, attempt));
+        let at = self.now.saturating_add(hop.latency.draw(hop.back.roll(op.task, attempt)));
         let event = Event::new(at, What::Answer, byte(number), call.op).of_attempt(call.serial);
         self.agenda.plan(event.with_status(status));
     }

@@ -1,6 +1,7 @@
 //! The simulator against results nobody here wrote, against theory, and against itself.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod anything;
 mod herd;
 mod occ;
 mod parts;

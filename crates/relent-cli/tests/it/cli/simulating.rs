@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{assert_golden, file, run};
+use super::{assert_golden, file, run, run_on};
+use crate::rig::{Relent, Target, ok, quick_policy};
 
 const SMALL: &str = "
 name = 'small'
@@ -103,4 +104,23 @@ async fn recorded_arrivals_go_through_other_policies() {
     let ran = run(&arguments).await.exit(0).says("1,200 recorded operations");
     ran.says("against hasty:\n careful: calls -");
     run(&["sim", "replay", &scenario, "--in", &scenario]).await.exit(2).says("is no trace");
+}
+
+#[tokio::test]
+async fn the_tasks_of_a_running_server_are_arrivals_too() {
+    let (relent, target) =
+        (Relent::start_with(&["--store", "memory:"]).await, Target::start().await);
+    relent.client().register(&quick_policy("quick", 3)).await;
+    target.on("/orders", [ok()]);
+    let url = target.url("/orders");
+    for _ in 0..3 {
+        let arguments = ["task", "create", &url, "--policy", "quick", "--wait"];
+        run_on(&relent, &arguments).await.exit(0);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let scenario = file(&directory, "small.toml", SMALL);
+    let arguments = ["sim", "replay", "--tasks", "--in", &scenario, "--seeds", "1"];
+    run_on(&relent, &arguments).await.exit(0).says("3 recorded operations");
+    let nobody = [&arguments[..], &["--dependency", "nobody"]].concat();
+    run_on(&relent, &nobody).await.exit(2).says("the server has no such tasks");
 }
