@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use relent_policy::{FailureKind, Policy, Timestamp};
+use relent_policy::{FailureKind, Timestamp};
 
 use crate::call::Deadline;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::held::Held;
-use crate::key::{CallId, CallKey, Keys};
-use crate::retrier::Inner;
+use crate::key::{CallId, CallKey};
+use crate::retrier::Terms;
 
 /// The attempt that is being made.
 ///
@@ -28,14 +28,15 @@ use crate::retrier::Inner;
 pub struct Attempt<'r> {
     number: u32,
     previous: Option<FailureKind>,
-    started_at: Timestamp,
-    created_at: Timestamp,
+    /// Unread if nothing depends on it yet.
+    started_at: Moment,
+    /// When the call's first attempt started.
+    created_at: Moment,
     /// The caller's own.
     deadline_at: Timestamp,
     call: CallId,
     /// What can be worked out when it is asked for is not carried along: most operations never ask.
-    policy: &'r Policy,
-    keys: &'r Keys,
+    terms: &'r Terms,
 }
 
 impl<'r> Attempt<'r> {
@@ -44,17 +45,12 @@ impl<'r> Attempt<'r> {
         held: &Held<'r, C>,
         number: u32,
         previous: Option<FailureKind>,
-        created_at: Option<Timestamp>,
+        created_at: Moment,
         deadline: Deadline,
     ) -> Attempt<'r> {
-        let Inner { policy, keys, .. } = held.inner;
-        let (started_at, created_at, deadline_at) = match (created_at, held.started_at) {
-            (Some(created_at), Some(now)) => (now, created_at, deadline.at(created_at)),
-            // Nobody has looked at the clock, because nothing depends on it yet.
-            _ => (Timestamp::ZERO, Timestamp::MAX, Timestamp::MAX),
-        };
-        let call = held.id;
-        Attempt { number, previous, started_at, created_at, deadline_at, call, policy, keys }
+        let (started_at, deadline_at) = (held.started_at, deadline.at(created_at.or_never()));
+        let (call, terms) = (held.id, &held.inner.terms);
+        Attempt { number, previous, started_at, created_at, deadline_at, call, terms }
     }
 
     /// Which attempt this is, from 1.
@@ -64,19 +60,22 @@ impl<'r> Attempt<'r> {
 
     /// How many attempts there may be in all.
     pub fn max(&self) -> u32 {
-        self.policy.max_attempts()
+        self.terms.policy.max_attempts()
     }
 
     /// How long this attempt may take: the policy's attempt timeout, or what is left of the call's
     /// time if that is less. It is enforced; hand it to the client as well if that can use it.
     pub fn timeout(&self) -> Duration {
-        let left = self.deadline_at().saturating_since(self.started_at);
-        self.policy.spec().attempt_timeout.min(left)
+        let whole = self.terms.policy.spec().attempt_timeout;
+        match self.started_at.get() {
+            Some(started_at) => whole.min(self.deadline_at().saturating_since(started_at)),
+            None => whole,
+        }
     }
 
     /// When the whole call must have ended.
     pub fn deadline_at(&self) -> Timestamp {
-        self.deadline_at.min(self.created_at + self.policy.spec().total_budget)
+        self.deadline_at.min(self.created_at.or_never() + self.terms.policy.spec().total_budget)
     }
 
     /// How the attempt before this one failed.
@@ -88,7 +87,7 @@ impl<'r> Attempt<'r> {
     /// attempt. Asking for it says that the operation carries it, and so may be repeated: send it
     /// as `Idempotency-Key`.
     pub fn key(&self) -> CallKey {
-        self.keys.ask(self.call)
+        self.terms.keys.ask(self.call)
     }
 }
 

@@ -21,7 +21,7 @@ use relent_policy::{
 };
 
 use crate::attempt::Attempt;
-use crate::clock::{Clock, Sleep};
+use crate::clock::{Clock, Moment, Sleep};
 use crate::error::Report;
 use crate::held::Held;
 use crate::key::CallKey;
@@ -33,7 +33,7 @@ pub(crate) struct Call<'r, C: Clock> {
     held: Held<'r, C>,
     options: Options,
     /// Read when it is first needed: a call without shared state that succeeds at once needs none.
-    created_at: Option<Timestamp>,
+    created_at: Moment,
     history: Option<History>,
     attempts: u32,
     previous: Option<FailureKind>,
@@ -110,7 +110,7 @@ impl<'r, C: Clock> Call<'r, C> {
     /// Step 1: asks to start the next attempt.
     pub(crate) fn begin(&mut self) -> Result<Attempt<'r>, NotNow> {
         let turn = Turn::of_attempt(self.attempts + 1);
-        let timed = self.created_at.is_some() || self.options.deadline.is_some();
+        let timed = self.created_at.is_read() || self.options.deadline.is_some();
         let begun = self.held.begin(turn, timed);
         self.created_at = self.created_at.or(self.held.started_at);
         begun.map_err(|refusal| self.refused(refusal))?;
@@ -129,7 +129,7 @@ impl<'r, C: Clock> Call<'r, C> {
     /// A rate limit says when to come back; everything else is an answer.
     #[cold]
     pub(crate) fn refused(&self, refusal: Refusal) -> NotNow {
-        let now = self.held.started_at.unwrap_or(Timestamp::ZERO);
+        let now = self.held.started_at.get().unwrap_or(Timestamp::ZERO);
         match refusal {
             Refusal::RateLimited { until } if until < self.deadline() => {
                 NotNow::Wait(until.saturating_since(now))
@@ -150,7 +150,7 @@ impl<'r, C: Clock> Call<'r, C> {
     /// When the attempt started, if that is known.
     #[inline]
     pub(crate) fn started_at(&self) -> Option<Timestamp> {
-        self.held.started_at
+        self.held.started_at.get()
     }
 
     /// Learns that the attempt did not end at once. For a call without shared state this is the
@@ -180,11 +180,12 @@ impl<'r, C: Clock> Call<'r, C> {
         if *outcome == Outcome::Success {
             self.held.succeeded(|| now);
             if self.held.inner.is_observed() {
-                self.tell(outcome, None, self.held.started_at.unwrap_or(now), now);
+                self.tell(outcome, None, self.held.started_at.get().unwrap_or(now), now);
             }
             return Next::Done;
         }
-        let started_at = self.held.started_at.take().unwrap_or(now);
+        let started_at = self.held.started_at.get().unwrap_or(now);
+        self.held.started_at = Moment::UNREAD;
         let roll = self.held.inner.roll(self.attempts);
         let history = self.history();
         let decision = self.decide(&history, outcome, started_at, now, roll);
@@ -218,12 +219,12 @@ impl<'r, C: Clock> Call<'r, C> {
         now: Timestamp,
         roll: u64,
     ) -> Decision {
-        let policy = &self.held.inner.policy;
+        let policy = &self.held.inner.terms.policy;
         let Some(lane) = &self.held.inner.lane else {
             return decide(policy, history, outcome, &mut Ungated, now, roll);
         };
         let mut lane = lane.lock();
-        if let Some(pass) = self.held.place.take_pass(started_at) {
+        if let Some(pass) = self.held.place.take().into_pass(started_at) {
             lane.finish(pass, outcome, now, roll);
         }
         let mut gates = lane.gates();
@@ -243,19 +244,19 @@ impl<'r, C: Clock> Call<'r, C> {
     }
 
     pub(crate) fn report(&self, now: Timestamp) -> Report {
-        let created_at = self.created_at.unwrap_or(now);
+        let created_at = self.created_at.get().unwrap_or(now);
         Report { attempts: self.attempts, elapsed: now.saturating_since(created_at) }
     }
 
     fn history(&mut self) -> History {
-        let now = self.created_at.unwrap_or_else(|| self.held.inner.clock.now());
-        self.created_at = Some(now);
+        let now = self.created_at.get().unwrap_or_else(|| self.held.inner.clock.now());
+        self.created_at = now.into();
         let history = self.history.unwrap_or_else(|| {
             // Only now is it known whether the operation asked for its key.
             let hop = self.options.hop.unwrap_or_else(crate::hop::current);
             History::start(
                 now,
-                self.held.inner.keys.repeatable(self.held.id, self.options.declared),
+                self.held.inner.terms.keys.repeatable(self.held.id, self.options.declared),
             )
             .with_deadline(self.options.deadline.at(now))
             .with_hop(hop)
@@ -264,12 +265,12 @@ impl<'r, C: Clock> Call<'r, C> {
     }
 
     fn key(&self) -> Option<CallKey> {
-        self.held.inner.keys.get(self.held.id)
+        self.held.inner.terms.keys.get(self.held.id)
     }
 
     fn deadline(&self) -> Timestamp {
-        let Some(created_at) = self.created_at else { return Timestamp::MAX };
-        let total = self.held.inner.policy.spec().total_budget;
+        let Some(created_at) = self.created_at.get() else { return Timestamp::MAX };
+        let total = self.held.inner.terms.policy.spec().total_budget;
         self.options.deadline.at(created_at).min(created_at + total)
     }
 
@@ -287,9 +288,9 @@ impl<'r, C: Clock> Call<'r, C> {
             correlation_id: self.options.correlation_id.as_deref(),
             service: &self.held.inner.service,
             dependency: &self.held.inner.dependency,
-            policy: self.held.inner.policy.id(),
+            policy: self.held.inner.terms.policy.id(),
             attempt: self.attempts,
-            max_attempts: self.held.inner.policy.max_attempts(),
+            max_attempts: self.held.inner.terms.policy.max_attempts(),
             wait: wait.map(|(wait, _)| wait),
             wait_reason: wait.map(|(_, reason)| reason),
             failure: failure_of(outcome),
@@ -317,8 +318,8 @@ impl<'r, C: Clock> Call<'r, C> {
             correlation_id: self.options.correlation_id.as_deref(),
             service: &self.held.inner.service,
             dependency: &self.held.inner.dependency,
-            policy: self.held.inner.policy.id(),
-            max_attempts: self.held.inner.policy.max_attempts(),
+            policy: self.held.inner.terms.policy.id(),
+            max_attempts: self.held.inner.terms.policy.max_attempts(),
             because,
             failure,
             idempotency_key: key.as_deref(),

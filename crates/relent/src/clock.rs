@@ -23,7 +23,8 @@ pub trait Sleep: Clock {
     fn sleep(&self, duration: Duration) -> Self::Sleep;
 }
 
-/// The operating system's monotonic clock.
+/// The operating system's monotonic clock. On `wasm32-unknown-unknown` there is none, and making this
+/// one panics: give the retrier a [`Clock`] of your own, for example over `performance.now()`.
 ///
 /// ```
 /// use relent::clock::{Clock, SystemClock};
@@ -46,7 +47,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        self.epoch + self.started.elapsed()
+        after(self.epoch, self.started.elapsed())
     }
 }
 
@@ -82,7 +83,7 @@ impl Default for TokioClock {
 impl Clock for TokioClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        self.epoch + self.started.elapsed()
+        after(self.epoch, self.started.elapsed())
     }
 }
 
@@ -101,6 +102,52 @@ pub type DefaultClock = TokioClock;
 /// The clock of a [`Retrier`](crate::Retrier) that is not given another.
 #[cfg(not(feature = "tokio"))]
 pub type DefaultClock = SystemClock;
+
+/// The epoch and what has passed since. Every call adds this up, and no program runs for the 500 years
+/// after which it would overflow.
+#[inline]
+fn after(epoch: Timestamp, elapsed: Duration) -> Timestamp {
+    let nanos = elapsed.as_secs().wrapping_mul(1_000_000_000);
+    let nanos = nanos.wrapping_add(elapsed.subsec_nanos().into());
+    Timestamp::from_nanos(epoch.as_nanos().wrapping_add(nanos))
+}
+
+/// A reading of the clock, or that nobody has looked at it yet: an `Option<Timestamp>` in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(Timestamp);
+
+impl Moment {
+    /// No clock gets there before the year 2554.
+    pub(crate) const UNREAD: Moment = Moment(Timestamp::MAX);
+
+    #[inline]
+    pub(crate) fn get(self) -> Option<Timestamp> {
+        (self != Moment::UNREAD).then_some(self.0)
+    }
+
+    /// If it is unread, what never comes.
+    #[inline]
+    pub(crate) fn or_never(self) -> Timestamp {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn is_read(self) -> bool {
+        self != Moment::UNREAD
+    }
+
+    #[inline]
+    pub(crate) fn or(self, other: Moment) -> Moment {
+        if self.is_read() { self } else { other }
+    }
+}
+
+impl From<Timestamp> for Moment {
+    #[inline]
+    fn from(read: Timestamp) -> Moment {
+        Moment(read)
+    }
+}
 
 fn unix_now() -> Timestamp {
     Timestamp::ZERO + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

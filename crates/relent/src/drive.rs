@@ -130,25 +130,51 @@ where
         cx: &mut Context<'_>,
         end: impl FnOnce(Ended<F::Output>) -> T,
     ) -> Poll<T> {
-        let mut this = self.as_mut().project();
+        let this = self.as_mut().project();
         let Some(described) = this.described.take() else {
             return self.poll_rest(None, cx).map(end);
         };
         let deadline = described.deadline();
-        let mut held = Held::new(this.inner, described.key());
-        if let Err(refusal) = held.begin(Turn::First, deadline.is_some()) {
-            return self.go_on(held, described, Err(refusal), cx).map(end);
-        }
-        this.attempt.set(Some((this.operation)(held.first_attempt(deadline))));
-        let attempt = this.attempt.as_mut().as_pin_mut().expect("it was just put there");
-        match attempt.poll(cx) {
+        let begun = Held::begin_first(this.inner, described.key(), deadline.is_some());
+        let mut held = match begun {
+            Ok(held) => held,
+            Err(held) => return self.ask(held, described, cx).map(end),
+        };
+        let polled = self.as_mut().poll_first(held.first_attempt(deadline), cx);
+        match polled {
             Poll::Ready(result) if held.is_settled_by(&result) => {
                 held.succeeded_at_once();
-                this.attempt.set(None);
+                self.project().attempt.set(None);
                 Poll::Ready(end(Ended::Success(result)))
             }
             polled => self.go_on(held, described, Ok(polled), cx).map(end),
         }
+    }
+
+    /// Makes the first attempt, and polls it.
+    #[inline]
+    fn poll_first(
+        self: Pin<&mut Self>,
+        first: Attempt<'r>,
+        cx: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let mut this = self.project();
+        this.attempt.set(Some((this.operation)(first)));
+        this.attempt.as_pin_mut().expect("it was just put there").poll(cx)
+    }
+
+    /// Asks the lane for the first attempt.
+    #[cold]
+    fn ask(
+        mut self: Pin<&mut Self>,
+        mut held: Held<'r, C>,
+        described: D,
+        cx: &mut Context<'_>,
+    ) -> Poll<Ended<F::Output>> {
+        let asked = held.ask(Turn::First);
+        let first = held.first_attempt(described.deadline());
+        let polled = asked.map(|()| self.as_mut().poll_first(first, cx));
+        self.go_on(held, described, polled, cx)
     }
 
     /// Goes on with a first attempt that was not settled when it was first polled, or could not be
@@ -163,14 +189,18 @@ where
     ) -> Poll<Ended<F::Output>> {
         let mut this = self.as_mut().project();
         let call = Call::around(held, described.into_options(this.inner), first.is_ok().into());
-        let (polled, timer) = match first {
-            Ok(polled) => (Some(polled), None),
-            Err(refusal) => match call.refused(refusal) {
+        let mut rest = Rest { timer: None, last: None, call };
+        let polled = match first {
+            Ok(polled) => Some(polled),
+            Err(refusal) => match rest.call.refused(refusal) {
                 NotNow::Refused(refusal) => return Poll::Ready(Ended::Refused(refusal)),
-                NotNow::Wait(wait) => (None, Some(call.sleep(wait))),
+                NotNow::Wait(wait) => {
+                    rest.timer = Some(rest.call.sleep(wait));
+                    None
+                }
             },
         };
-        this.rest.set(Some(Rest { timer, last: None, call }));
+        this.rest.set(Some(rest));
         self.poll_rest(polled, cx)
     }
 

@@ -155,16 +155,8 @@ impl Keys {
         }
     }
 
-    #[inline]
     pub(crate) fn forget(&self, call: CallId) {
-        if !self.is_empty() {
-            self.forget_one_of_many(call);
-        }
-    }
-
-    #[cold]
-    fn forget_one_of_many(&self, call: CallId) {
-        if self.lock().remove(&call).is_some() {
+        if !self.is_empty() && self.lock().remove(&call).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -172,7 +164,7 @@ impl Keys {
     /// The keys of a call are asked for and forgotten within that call, so its own are never missed
     /// by this look without the lock.
     #[inline]
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use relent_policy::{Lane, Outcome, Pass, Refusal, Timestamp, Turn};
+use relent_policy::{Lane, Outcome, Pass, Timestamp};
 
 /// The lane and what has been counted beside it.
 pub(crate) struct SharedLane {
@@ -38,9 +38,15 @@ impl Place {
         !matches!(self, Place::None)
     }
 
+    /// Leaves none behind.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Place {
+        std::mem::replace(self, Place::None)
+    }
+
     /// What the lane wants back from an attempt that started then.
-    pub(crate) fn take_pass(&mut self, started_at: Timestamp) -> Option<Pass> {
-        match std::mem::replace(self, Place::None) {
+    pub(crate) fn into_pass(self, started_at: Timestamp) -> Option<Pass> {
+        match self {
             Place::None => None,
             Place::Counted => Some(Pass::under_leeway(started_at)),
             Place::Passed(pass) => Some(pass),
@@ -97,30 +103,17 @@ impl SharedLane {
         }
     }
 
-    /// Takes a place: [`Lane::admit`]. It is written where it will stay, because moving it costs as
-    /// much as taking it.
+    /// Counts a first attempt that starts, if the lane need not be asked: [`Lane::admit`].
     #[inline]
-    pub(crate) fn admit(
-        &self,
-        place: &mut Place,
-        turn: Turn,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
-        if turn == Turn::First && self.count(now, Tally::started) {
-            *place = Place::Counted;
-            return Ok(());
-        }
-        self.ask(place, turn, now)
+    pub(crate) fn count_start(&self, now: Timestamp) -> bool {
+        self.count(now, Tally::started)
     }
 
-    /// Frees the place of an attempt that succeeded and took no time: [`Lane::finish`].
+    /// Counts the success of an attempt that was counted when it started, and took no time, if the
+    /// lane need not be asked: [`Lane::finish`].
     #[inline]
-    pub(crate) fn succeed_at_once(&self, place: &mut Place, started_at: Timestamp) {
-        if matches!(place, Place::Counted) && self.count(started_at, Tally::succeeded) {
-            *place = Place::None;
-        } else {
-            self.succeed(place, started_at, started_at);
-        }
+    pub(crate) fn count_success(&self, started_at: Timestamp) -> bool {
+        self.count(started_at, Tally::succeeded)
     }
 
     /// Counts it without the lock, if the lane need not be asked.
@@ -143,16 +136,10 @@ impl SharedLane {
         false
     }
 
-    #[cold]
-    fn ask(&self, place: &mut Place, turn: Turn, now: Timestamp) -> Result<(), Refusal> {
-        *place = Place::Passed(self.lock().admit(turn, now)?);
-        Ok(())
-    }
-
     /// Frees the place of an attempt that succeeded: [`Lane::finish`].
     #[cold]
-    pub(crate) fn succeed(&self, place: &mut Place, started_at: Timestamp, now: Timestamp) {
-        if let Some(pass) = place.take_pass(started_at) {
+    pub(crate) fn succeed(&self, place: Place, started_at: Timestamp, now: Timestamp) {
+        if let Some(pass) = place.into_pass(started_at) {
             self.lock().finish(pass, &Outcome::Success, now, 0);
         }
     }
@@ -204,13 +191,21 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::thread;
 
-    use relent_policy::{Policy, PolicySpec};
+    use relent_policy::{Policy, PolicySpec, Refusal, Turn};
 
     use super::*;
 
     fn start(shared: &SharedLane, turn: Turn, now: Timestamp) -> Result<Place, Refusal> {
-        let mut place = Place::None;
-        shared.admit(&mut place, turn, now).map(|()| place)
+        if turn == Turn::First && shared.count_start(now) {
+            return Ok(Place::Counted);
+        }
+        shared.lock().admit(turn, now).map(Place::Passed)
+    }
+
+    fn succeed_at_once(shared: &SharedLane, place: Place, now: Timestamp) {
+        if !(matches!(place, Place::Counted) && shared.count_success(now)) {
+            shared.succeed(place, now, now);
+        }
     }
 
     #[test]
@@ -221,8 +216,8 @@ mod tests {
             let now = Timestamp::from_millis(1_000_000 + millis);
             let pass = lane.admit(Turn::First, now).unwrap();
             lane.finish(pass, &Outcome::Success, now, 0);
-            let mut place = start(&shared, Turn::First, now).unwrap();
-            shared.succeed_at_once(&mut place, now);
+            let place = start(&shared, Turn::First, now).unwrap();
+            succeed_at_once(&shared, place, now);
         }
         assert_eq!(*shared.lock(), lane);
     }
@@ -231,14 +226,14 @@ mod tests {
     fn a_success_settles_the_probe_at_once() {
         let shared = SharedLane::new(Lane::new(&Policy::sync_api()));
         for _ in 0..20 {
-            let mut place = start(&shared, Turn::First, Timestamp::ZERO).unwrap();
-            let pass = place.take_pass(Timestamp::ZERO).unwrap();
+            let place = start(&shared, Turn::First, Timestamp::ZERO).unwrap();
+            let pass = place.into_pass(Timestamp::ZERO).unwrap();
             shared.lock().finish(pass, &Outcome::http(503), Timestamp::ZERO, 0);
         }
         let later = Timestamp::from_secs(6);
-        let mut probe = start(&shared, Turn::First, later).unwrap();
+        let probe = start(&shared, Turn::First, later).unwrap();
         assert!(start(&shared, Turn::First, later).is_err(), "one probe");
-        shared.succeed_at_once(&mut probe, later);
+        succeed_at_once(&shared, probe, later);
         let refused = (0..10).filter(|_| start(&shared, Turn::First, later).is_err()).count();
         assert_eq!(refused, 9, "the ramp begins with a tenth");
     }
@@ -258,14 +253,14 @@ mod tests {
                     for n in 0..20_000_u64 {
                         let now = Timestamp::from_millis(1_000 + n);
                         let turn = if n % 11 == thread { Turn::Retry } else { Turn::First };
-                        let Ok(mut place) = start(shared, turn, now) else { continue };
+                        let Ok(place) = start(shared, turn, now) else { continue };
                         assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
                         under_way.fetch_sub(1, Ordering::SeqCst);
                         if n % 7 > 1 {
-                            shared.succeed_at_once(&mut place, now);
+                            succeed_at_once(shared, place, now);
                             continue;
                         }
-                        let pass = place.take_pass(now).unwrap();
+                        let pass = place.into_pass(now).unwrap();
                         match n % 7 {
                             0 => shared.lock().abandon(pass, now),
                             _ => shared.lock().finish(pass, &Outcome::Success, now, 0),

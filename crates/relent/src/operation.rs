@@ -135,10 +135,16 @@ impl<'r, C: Clock> Operation<'r, C> {
         Result<T, E>: Judge,
     {
         let Operation { inner, options } = self;
-        let mut held = Held::new(inner, options.key.as_ref());
         let mut last = None;
         // What blocks takes time, so its start counts also where nothing is shared.
-        let mut attempts = match held.begin(Turn::First, true) {
+        let (mut held, begun) = match Held::begin_first(inner, options.key.as_ref(), true) {
+            Ok(held) => (held, Ok(())),
+            Err(mut held) => {
+                let asked = held.ask(Turn::First);
+                (held, asked)
+            }
+        };
+        let mut attempts = match begun {
             Err(refusal) => {
                 let mut attempts = Attempts::of(Call::around(held, options, 0));
                 attempts.hold_back(attempts.call.refused(refusal));

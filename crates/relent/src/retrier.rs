@@ -40,13 +40,18 @@ pub struct Retrier<C: Clock = DefaultClock> {
 pub(crate) struct Inner<C> {
     pub(crate) service: String,
     pub(crate) dependency: String,
-    pub(crate) policy: Policy,
+    pub(crate) terms: Terms,
     pub(crate) lane: Option<SharedLane>,
     pub(crate) clock: C,
     pub(crate) observers: Vec<Box<dyn Observer>>,
     pub(crate) declared: Repeatable,
-    pub(crate) keys: Keys,
     seed: Option<Seed>,
+}
+
+/// What an attempt may ask for, whatever the clock.
+pub(crate) struct Terms {
+    pub(crate) policy: Policy,
+    pub(crate) keys: Keys,
 }
 
 /// Where reproducible rolls come from.
@@ -92,7 +97,7 @@ impl Retrier {
             dependency: dependency.into(),
             policy: None,
             gated: true,
-            clock: DefaultClock::default(),
+            clock: Source::Default(DefaultClock::default),
             observers: Vec::new(),
             declared: Repeatable::No,
             seed: None,
@@ -132,7 +137,7 @@ impl<C: Clock> Retrier<C> {
 
     /// The policy.
     pub fn policy(&self) -> &Policy {
-        &self.inner.policy
+        &self.inner.terms.policy
     }
 
     /// A copy of the shared state, for gauges: budget, breaker, attempts in flight. `None` without
@@ -244,8 +249,24 @@ impl<C: Clock> std::fmt::Debug for Retrier<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Retrier")
             .field("dependency", &self.inner.dependency)
-            .field("policy", &self.inner.policy.id())
+            .field("policy", &self.inner.terms.policy.id())
             .finish_non_exhaustive()
+    }
+}
+
+/// Where a retrier's clock comes from. The default one is made last: on a target without an operating
+/// system there is none, and it is enough that somebody gives another.
+enum Source<C> {
+    Default(fn() -> C),
+    Given(C),
+}
+
+impl<C> Source<C> {
+    fn into_clock(self) -> C {
+        match self {
+            Source::Default(make) => make(),
+            Source::Given(clock) => clock,
+        }
     }
 }
 
@@ -262,7 +283,7 @@ pub struct Builder<C: Clock = DefaultClock> {
     dependency: String,
     policy: Option<Policy>,
     gated: bool,
-    clock: C,
+    clock: Source<C>,
     observers: Vec<Box<dyn Observer>>,
     declared: Repeatable,
     seed: Option<u64>,
@@ -328,7 +349,7 @@ impl<C: Clock> Builder<C> {
             dependency: self.dependency,
             policy: self.policy,
             gated: self.gated,
-            clock,
+            clock: Source::Given(clock),
             observers: self.observers,
             declared: self.declared,
             seed: self.seed,
@@ -343,12 +364,11 @@ impl<C: Clock> Builder<C> {
         let inner = Inner {
             service: self.service,
             dependency: self.dependency,
-            policy,
+            terms: Terms { policy, keys: Keys::default() },
             lane,
-            clock: self.clock,
+            clock: self.clock.into_clock(),
             observers: self.observers,
             declared: self.declared,
-            keys: Keys::default(),
             seed: self.seed.map(|seed| Seed { seed, draws: AtomicU64::new(0) }),
         };
         Retrier { inner: Arc::new(inner) }
