@@ -81,7 +81,7 @@ pub(crate) enum Body {
 }
 
 impl Client {
-    fn new(text: &str) -> anyhow::Result<Client> {
+    pub(crate) fn new(text: &str) -> anyhow::Result<Client> {
         let mut base =
             Url::parse(text).with_context(|| format!("{text:?} is no URL of a server"))?;
         let scheme = base.scheme();

@@ -7,6 +7,7 @@
 mod client;
 mod config;
 mod dead_letter;
+mod drill;
 mod explain;
 mod lane;
 mod output;
@@ -50,6 +51,8 @@ enum Command {
     /// See what a policy does to a dependency, before production does
     #[command(subcommand)]
     Sim(sim::Command),
+    /// Take a dependency down and up again, and see what the service does
+    Drill(drill::Args),
     /// Say what a code, a rule or a reason means
     Explain(explain::Args),
     /// Print the settings of `serve`
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::DeadLetter(command) => client::block_on(dead_letter::run(command)),
         Command::Lane(command) => client::block_on(lane::run(command)),
         Command::Sim(command) => sim::run(&command),
+        Command::Drill(args) => drill::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Config(args) => config::run(&args),
     };

@@ -8,9 +8,12 @@
 //! slots that are used again; a serial number, new for each attempt, tells an answer that comes too
 //! late from the one that is waited for.
 
+use std::time::Duration;
+
 use relent_policy::{
-    Decision, Failure, FailureKind, Fault, GiveUpReason, History, Hop as HopRole, Lane, Outcome,
-    Pass, Policy, Refusal, Repeatable, Reservation, Timestamp, Turn, Ungated, decide,
+    Breaker, Budget, BudgetRules, Decision, Failure, FailureKind, Fault, GiveUpReason, History,
+    Hop as HopRole, Lane, Outcome, Pass, Policy, Refusal, Repeatable, Reservation, Timestamp, Turn,
+    Ungated, decide,
 };
 
 use crate::agenda::{Agenda, Event, Timer, Timers, What};
@@ -246,7 +249,7 @@ impl<'s> Hop<'s> {
         Hop {
             policy,
             attempt_timeout: u64::try_from(timeout).unwrap_or(u64::MAX),
-            lanes: vec![Lane::new(policy); lanes],
+            lanes: vec![lane(policy, hop, scenario.clients.when_refused); lanes],
             lines: (0..lanes).map(|_| Line::default()).collect(),
             ops: Vec::new(),
             free: Vec::new(),
@@ -282,6 +285,23 @@ impl<'s> Hop<'s> {
     fn lane_of(&self, op: u32) -> usize {
         if self.lanes.len() == 1 { 0 } else { index(self.ops[index(op)].parent) }
     }
+}
+
+/// A lane as the library has it, or as the service does: there it is for a whole company, and its
+/// floor is ten retries a second instead of ten in thirty, unless the policy asks for another.
+fn lane(policy: &Policy, hop: u8, when_refused: WhenRefused) -> Lane {
+    let lane = Lane::new(policy);
+    if hop > 0 || when_refused == WhenRefused::GiveUp {
+        return lane;
+    }
+    let (spec, usual) = (policy.spec(), BudgetRules::default());
+    let budget = spec.budget.map(|mut rules| {
+        if (rules.floor_retries, rules.floor_window) == (usual.floor_retries, usual.floor_window) {
+            rules.floor_window = Duration::from_secs(1);
+        }
+        Budget::new(rules)
+    });
+    lane.with_state(budget, spec.breaker.map(Breaker::new))
 }
 
 /// One second, or as much longer as it takes for a series of a few hundred. A run that ends by itself

@@ -179,7 +179,7 @@ fn outcome(code: u16, retry_after: Option<u64>) -> Outcome {
     };
     match retry_after {
         Some(nanos) if matches!(code, 429 | 503) => {
-            outcome.retry_after(std::time::Duration::from_nanos(nanos))
+            outcome.retry_after(Duration::from_nanos(nanos))
         }
         _ => outcome,
     }

@@ -1,4 +1,5 @@
-//! `relent sim`: scenarios by name and by file, reports, and expectations. REQ-X1.
+//! `relent sim` and `relent drill`: scenarios, reports, expectations, and a real outage. REQ-X1,
+//! REQ-X2.
 
 use std::fs;
 
@@ -123,4 +124,26 @@ async fn the_tasks_of_a_running_server_are_arrivals_too() {
     run_on(&relent, &arguments).await.exit(0).says("3 recorded operations");
     let nobody = [&arguments[..], &["--dependency", "nobody"]].concat();
     run_on(&relent, &nobody).await.exit(2).says("the server has no such tasks");
+}
+
+#[tokio::test]
+async fn an_outage_of_a_real_target_ends_as_the_simulator_says_and_without_a_storm() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = file(
+        &directory,
+        "drilled.toml",
+        "policyId = 'drilled'\ncontext = 'async-event'\ninitialDelayMs = 100
+        breaker = { coolDownMs = 300, coolDownMaxMs = 300, rampMs = 500 }",
+    );
+    let times = ["--rate", "50", "--before", "2s", "--down", "2s", "--after", "2s"];
+    let arguments = [&["drill", "--json", "--policy", &policy][..], &times].concat();
+    let drill = run(&arguments).await.exit(0).json();
+    let figure = |of: &str, name: &str| drill[of][name].as_f64().unwrap();
+    for of in ["measured", "predicted"] {
+        assert_eq!((figure(of, "tasks"), figure(of, "succeeded")), (300.0, 300.0), "{drill}");
+        // No task is tried again and again while the target is down.
+        assert!(figure(of, "callsWhileDown") <= 130.0, "{drill}");
+    }
+    let (measured, predicted) = (figure("measured", "calls"), figure("predicted", "calls"));
+    assert!((measured / predicted - 1.0).abs() < 0.1, "{drill}");
 }
