@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Context as _, anyhow, bail};
 use relent_policy::{Policy, PolicySpec, Timestamp};
-use relent_sim::{Plan, Scenario, Study, candidate, shipped};
+use relent_sim::{Lanes, Plan, Scenario, Study, candidate, shipped};
 
 use crate::progress;
 
@@ -35,6 +35,18 @@ impl Amount {
     pub(super) fn study(&self, mut scenario: Scenario, sweeps: bool) -> anyhow::Result<Study> {
         if let Some(count) = self.clients {
             scenario.clients.count = count;
+            let versioned = scenario.servers.iter().any(|server| server.versioned);
+            let most = match scenario.clients.lanes {
+                _ if versioned => 60_000,
+                Lanes::PerClient => 1_000_000,
+                Lanes::Shared => u32::MAX,
+            };
+            if count > most {
+                bail!(
+                    "--clients must be at most {most} in scenario `{}`, got {count}",
+                    scenario.name
+                );
+            }
         }
         if !self.policies.is_empty() {
             let policies = self.policies.iter().map(|name| policy(name));

@@ -83,6 +83,8 @@ async fn what_is_wrong_with_a_scenario_is_told_at_once() {
     let ran = ran.says("line 6: clients.load must be one of \"poisson\"");
     ran.says("line 10: servers[0].wokers is not known; did you mean `workers`?");
     run(&["sim", "run", "aws-oc"]).await.exit(2).says("did you mean `aws-occ`?");
+    let ran = run(&["sim", "run", "aws-occ", "--clients", "70000"]).await.exit(2);
+    ran.says("--clients must be at most 60000");
     run(&["sim", "run", "herd", "--policy", "nobody"]).await.exit(2).says("no built-in policy");
 }
 
