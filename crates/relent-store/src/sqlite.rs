@@ -172,7 +172,10 @@ impl SqliteStore {
         };
         start("relent-load", {
             let queue = Arc::clone(&queue);
-            move || queue.loaded(load::second_part(&snapshot, mark))
+            move || {
+                queue.loaded(load::keys(&snapshot));
+                queue.loaded(load::counts(&snapshot, mark));
+            }
         });
         let ends = WriterEnds(Arc::clone(&queue));
         let writer = start("relent-write", move || {

@@ -1,11 +1,13 @@
 //! Reading what memory has to know, at the start and after a failure.
 //!
 //! In two parts. The first is what claims and records need, and is read before anything else
-//! happens: lanes, policies, what is in flight, what is due within the horizon. The second, the
-//! keys and the counts of what is not in memory, is read beside the writer from a snapshot taken
-//! before its first write; what the writer does meanwhile is added to it. Whoever needs the second
-//! waits for it. When far tasks are due is part of the first if they are few; otherwise a line may
-//! seem empty until the second is there, and the listener is told then. REQ-S3, REQ-S4.
+//! happens: lanes, policies, what is in flight, what is due within the horizon. The second is read
+//! beside the writer from a snapshot taken before its first write; what the writer does meanwhile is
+//! added to it. It comes in two steps, and whoever needs one waits for it: the keys, which new tasks
+//! need and which are read in the order they lie in, and then the counts of what is not in memory,
+//! which take ten times as long. When far tasks are due is part of the first if they are few;
+//! otherwise a line may seem empty until the counts are there, and the listener is told then.
+//! REQ-S3, REQ-S4.
 
 use relent_policy::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -53,12 +55,10 @@ pub(super) enum Owners {
     AreHere,
 }
 
-/// What is loaded beside the writer.
-pub(super) struct Rest {
-    pub(super) far: Vec<FarTasks>,
-    pub(super) dead_letters: Vec<(u32, i64)>,
-    pub(super) keys: Recent,
-    pub(super) keys_flushed_through: u64,
+/// What is loaded beside the writer, in this order.
+pub(super) enum Rest {
+    Keys { recent: Recent, flushed_through: u64 },
+    Counts { far: Vec<FarTasks>, dead_letters: Vec<(u32, i64)> },
 }
 
 /// The tasks of one line in one bucket.
@@ -214,21 +214,26 @@ impl Mark {
     }
 }
 
-/// Everything else.
-pub(super) fn second_part(connection: &Connection, mark: Mark) -> rusqlite::Result<Rest> {
-    let keys_flushed_through = meta(connection, "keys_flushed_through")?.unwrap_or_default();
+/// The keys that are not on disk in an order of their own.
+pub(super) fn keys(connection: &Connection) -> rusqlite::Result<Rest> {
+    let flushed_through = meta(connection, "keys_flushed_through")?.unwrap_or_default();
     let mut select = connection.prepare(KEYS)?;
-    let mut rows = select.query([keys_flushed_through.cast_signed()])?;
-    let mut keys = Recent::default();
+    let mut rows = select.query([flushed_through.cast_signed()])?;
+    let mut recent = Recent::default();
     while let Some(row) = rows.next()? {
-        keys.insert(KeyHash(row.get(1)?), row.get::<_, i64>(0)?.cast_unsigned());
+        recent.insert(KeyHash(row.get(1)?), row.get::<_, i64>(0)?.cast_unsigned());
     }
+    Ok(Rest::Keys { recent, flushed_through })
+}
+
+/// Everything else.
+pub(super) fn counts(connection: &Connection, mark: Mark) -> rusqlite::Result<Rest> {
     let far = if mark.knows_far { Vec::new() } else { far(connection, mark.near_shelf_max)? };
     let (first, last) = due::ended_shelves(EXHAUSTED);
     let mut select = connection.prepare(DEAD_LETTERS)?;
     let dead_letters = select.query_map([first, last], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let dead_letters = dead_letters.collect::<rusqlite::Result<_>>()?;
-    Ok(Rest { far, dead_letters, keys, keys_flushed_through })
+    Ok(Rest::Counts { far, dead_letters })
 }
 
 /// What was put in line.

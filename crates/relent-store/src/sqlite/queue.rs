@@ -124,7 +124,7 @@ struct Waiting {
     /// Handed over and not yet answered.
     unanswered: Size,
     unanswered_jobs: usize,
-    loaded: Option<Result<Rest, rusqlite::Error>>,
+    loaded: Vec<Result<Rest, rusqlite::Error>>,
     end: Option<End>,
     /// Whether the writer waits to be woken. Waking costs a system call, and under load it is awake.
     is_idle: bool,
@@ -140,7 +140,7 @@ pub(super) struct End {
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) jobs: Vec<Box<dyn Job>>,
-    pub(super) loaded: Option<Result<Rest, rusqlite::Error>>,
+    pub(super) loaded: Vec<Result<Rest, rusqlite::Error>>,
     /// Nothing more will come.
     pub(super) is_last: bool,
 }
@@ -196,14 +196,14 @@ impl Queue {
 
     /// Hands over what was loaded beside the writer.
     pub(super) fn loaded(&self, rest: Result<Rest, rusqlite::Error>) {
-        self.lock().loaded = Some(rest);
+        self.lock().loaded.push(rest);
         self.ready.notify_one();
     }
 
     /// Takes some of what waits, and waits for it for some time at most.
     pub(super) fn take(&self, jobs_max: usize, rows_max: usize, within: Duration) -> Taken {
         let idle = |waiting: &mut Waiting| {
-            waiting.jobs.is_empty() && waiting.loaded.is_none() && waiting.end.is_none()
+            waiting.jobs.is_empty() && waiting.loaded.is_empty() && waiting.end.is_none()
         };
         let mut waiting = self.lock();
         waiting.is_idle = true;
@@ -212,7 +212,7 @@ impl Queue {
             .wait_timeout_while(waiting, within, idle)
             .unwrap_or_else(PoisonError::into_inner);
         waiting.is_idle = false;
-        let mut taken = Taken { loaded: waiting.loaded.take(), ..Taken::default() };
+        let mut taken = Taken { loaded: mem::take(&mut waiting.loaded), ..Taken::default() };
         let mut rows = 0;
         while taken.jobs.len() < jobs_max && rows < rows_max {
             let Some(job) = waiting.jobs.pop_front() else { break };

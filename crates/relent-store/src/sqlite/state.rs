@@ -76,6 +76,7 @@ pub(super) struct State {
     last_id: Option<TaskId>,
     /// Whether it is known when far tasks are due.
     pub(super) knows_far: bool,
+    pub(super) knows_keys: bool,
     /// Whether everything is loaded: the keys, and what is counted but not kept in memory.
     pub(super) is_whole: bool,
     /// The latest time that the file knows of.
@@ -96,6 +97,7 @@ impl State {
             tallies: Vec::new(),
             last_id,
             knows_far: false,
+            knows_keys: false,
             is_whole: false,
             saved_at: Timestamp::ZERO,
             news: BTreeMap::new(),
@@ -149,12 +151,19 @@ impl State {
     /// Takes in what was loaded later than the rest. Between the two nothing was missing that claims
     /// and records need.
     pub(super) fn complete(&mut self, rest: Rest) {
-        self.add_far(rest.far);
-        for (lane, count) in rest.dead_letters {
-            self.tally(lane).dead_letters += count;
+        match rest {
+            Rest::Keys { recent, flushed_through } => {
+                self.keys.complete(recent, flushed_through);
+                self.knows_keys = true;
+            }
+            Rest::Counts { far, dead_letters } => {
+                self.add_far(far);
+                for (lane, count) in dead_letters {
+                    self.tally(lane).dead_letters += count;
+                }
+                self.is_whole = self.knows_keys;
+            }
         }
-        self.keys.complete(rest.keys, rest.keys_flushed_through);
-        self.is_whole = true;
     }
 
     pub(super) fn add_far(&mut self, tasks: Vec<FarTasks>) {

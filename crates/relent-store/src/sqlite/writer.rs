@@ -79,7 +79,7 @@ pub(super) struct Writer {
 /// What the writer has in mind from one turn to the next.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// Jobs that wait until everything is loaded.
+    /// Jobs that wait until what they need is loaded.
     held: Vec<Box<dyn Job>>,
     /// A bucket that is being loaded, and the last task of it that was.
     loading: Option<(u64, i64)>,
@@ -100,7 +100,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         loop {
             let taken = self.queue.take(JOBS_MAX, ROWS_MAX, self.patience());
-            if let Some(rest) = taken.loaded {
+            for rest in taken.loaded {
                 self.complete(rest);
             }
             let jobs = self.hold_back(taken.jobs);
@@ -131,15 +131,16 @@ impl Writer {
             Ok(rest) => self.state.complete(rest),
             Err(error) => self.fail(&error),
         }
-        let mut held = mem::take(&mut self.turns.held).into_iter();
-        while held.len() > 0 {
-            let some = held.by_ref().take(JOBS_MAX).collect();
+        let held = mem::take(&mut self.turns.held);
+        let mut ready = self.hold_back(held).into_iter();
+        while ready.len() > 0 {
+            let some = ready.by_ref().take(JOBS_MAX).collect();
             self.turn(some);
         }
     }
 
-    /// Keeps back what cannot be done before everything is loaded. After a failure there is nothing
-    /// to wait for: either everything is loaded, or it is refused.
+    /// Keeps back what cannot be done before what it needs is loaded. After a failure there is
+    /// nothing to wait for: either everything is loaded, or it is refused.
     fn hold_back(&mut self, jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
         if self.state.is_whole || self.turns.failure.is_some() {
             return jobs;
@@ -147,8 +148,9 @@ impl Writer {
         let mut now = Vec::with_capacity(jobs.len());
         for job in jobs {
             match job.size().kind {
-                Kind::NewWithKeys | Kind::Whole => self.turns.held.push(job),
-                Kind::New | Kind::Ordinary | Kind::Check => now.push(job),
+                Kind::NewWithKeys if !self.state.knows_keys => self.turns.held.push(job),
+                Kind::Whole => self.turns.held.push(job),
+                Kind::NewWithKeys | Kind::New | Kind::Ordinary | Kind::Check => now.push(job),
             }
         }
         now
@@ -263,8 +265,9 @@ impl Writer {
         self.turns.loading = None;
         let now = (self.clock)();
         let mut state = load::first_part(&self.connection, self.limits, Owners::AreHere, now)?;
-        let rest = load::second_part(&self.connection, Mark::of(&state))?;
-        state.complete(rest);
+        let mark = Mark::of(&state);
+        state.complete(load::keys(&self.connection)?);
+        state.complete(load::counts(&self.connection, mark)?);
         // What is due was said before, and saying it again does no harm.
         self.state = state;
         if let Some(failure) = &mut self.turns.failure {
