@@ -24,8 +24,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
 
-use figures::Figures;
+use figures::{Aim, Figures, quantile};
 use options::{Options, Scenario};
+use service::DataDirectory;
 
 /// Chosen scenarios, one after the other.
 pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
         for run in 1..=options.runs {
             eprintln!("{scenario} (run {run} of {})", options.runs);
             let bench = Bench { binary: &binary, options: &options };
+            bench.measure_disk(&mut figures)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let measured = runtime.block_on(bench.measure(*scenario, &mut figures));
             measured.with_context(|| format!("{scenario}, run {run}"))?;
@@ -62,6 +64,14 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
+    /// What waits for a durable commit can be no faster than the disk was at the time.
+    fn measure_disk(&self, figures: &mut Figures) -> Result<()> {
+        let flushes = DataDirectory::new(self)?.flushes()?;
+        figures.add("disk", "flush of 64 KiB, p50", quantile(&flushes, 0.5), "ms", Aim::None);
+        figures.add("disk", "flush of 64 KiB, p99", quantile(&flushes, 0.99), "ms", Aim::None);
+        Ok(())
+    }
+
     async fn measure(&self, scenario: Scenario, figures: &mut Figures) -> Result<()> {
         match scenario {
             Scenario::Enqueue => intake::enqueue(self, figures).await,

@@ -29,7 +29,7 @@ chores:
   pictures [--bless]
           compare the pictures of the docs with the engine, or draw them anew
   bench [scenario …] [--tasks N] [--waiting N] [--runs N] [--json FILE]
-        [--store URL] [--binary FILE]
+        [--store URL] [--binary FILE] [--data DIRECTORY]
           measure the service; scenarios: enqueue, batch, end-to-end, lateness,
           waiting, restart, neighbour; all of them if none is named
 ";

@@ -16,7 +16,7 @@ use super::sink::{Sink, wall_nanos};
 pub(super) async fn end_to_end(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "end-to-end";
     let tasks = bench.options.tasks;
-    let data = DataDirectory::new()?;
+    let data = DataDirectory::new(bench)?;
     let (sink, service) = (Sink::start(tasks)?, Service::start(bench, &data)?);
     let task = Task { target: sink.address, due: Due::Now, headers: false };
     let (served_before, own_before) = (service.cpu_seconds()?, own_cpu_seconds()?);

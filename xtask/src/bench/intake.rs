@@ -21,7 +21,7 @@ const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4A
 /// One task per call over 64 connections, each acknowledged when it is on disk.
 pub(super) async fn enqueue(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "enqueue";
-    let data = DataDirectory::new()?;
+    let data = DataDirectory::new(bench)?;
     let service = Service::start(bench, &data)?;
     let task = Task { target: NOWHERE, due: AN_HOUR, headers: false };
     let tasks = bench.options.tasks;
@@ -45,7 +45,7 @@ pub(super) async fn enqueue(bench: &Bench<'_>, figures: &mut Figures) -> Result<
 pub(super) async fn batch(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "batch";
     for size in [100, 1_000] {
-        let data = DataDirectory::new()?;
+        let data = DataDirectory::new(bench)?;
         let service = Service::start(bench, &data)?;
         let task = Task { target: NOWHERE, due: AN_HOUR, headers: false };
         let tasks = (bench.options.tasks * 4).next_multiple_of(size as u64);

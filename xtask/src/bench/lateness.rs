@@ -23,7 +23,7 @@ const AHEAD_MILLIS: u64 = 2_000;
 pub(super) async fn lateness(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "lateness";
     for waiting in [0, bench.options.waiting] {
-        let data = DataDirectory::new()?;
+        let data = DataDirectory::new(bench)?;
         let service = Service::start(bench, &data)?;
         if waiting > 0 {
             waiting::load(service.address, waiting).await?;

@@ -27,7 +27,7 @@ enum Dead {
 pub(super) async fn neighbour(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "neighbour";
     for dead in [Dead::Closed, Dead::Silent] {
-        let data = DataDirectory::new()?;
+        let data = DataDirectory::new(bench)?;
         let service = Service::start(bench, &data)?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let target = listener.local_addr()?;

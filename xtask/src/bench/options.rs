@@ -48,6 +48,8 @@ pub(super) struct Options {
     pub(super) store: String,
     /// A binary that is there already.
     pub(super) binary: Option<PathBuf>,
+    /// Where the service's data goes, if not beside the binary.
+    pub(super) data: Option<PathBuf>,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
             json: None,
             store: "sqlite:".to_owned(),
             binary: None,
+            data: None,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -75,6 +78,7 @@ impl Options {
                 "--json" => options.json = Some(value()?.into()),
                 "--store" => options.store = (*value()?).to_owned(),
                 "--binary" => options.binary = Some(value()?.into()),
+                "--data" => options.data = Some(value()?.into()),
                 _ => bail!("`{arg}` is neither a scenario nor a flag; see `cargo xtask help`"),
             }
         }

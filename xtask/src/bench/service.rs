@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,17 +12,43 @@ use anyhow::{Context as _, Result, bail};
 
 use super::Bench;
 
-/// A directory for a service's data, beside the binary so that it is on a disk; deleted in the end.
+/// A directory for a service's data, deleted in the end. It is beside the binary unless somebody says
+/// otherwise, as temporary directories may be in memory.
 #[derive(Debug)]
 pub(super) struct DataDirectory(PathBuf);
 
 impl DataDirectory {
-    pub(super) fn new() -> Result<DataDirectory> {
-        let own = std::env::current_exe().context("cannot find myself")?;
-        let path = own.with_file_name(format!("bench-data-{}", std::process::id()));
+    pub(super) fn new(bench: &Bench<'_>) -> Result<DataDirectory> {
+        let name = format!("bench-data-{}", std::process::id());
+        let path = match &bench.options.data {
+            Some(directory) => directory.join(name),
+            None => std::env::current_exe().context("cannot find myself")?.with_file_name(name),
+        };
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(DataDirectory(path))
+    }
+
+    /// How long the disk takes to keep 64 KiB for good, as often as it is asked; sorted, in
+    /// milliseconds.
+    pub(super) fn flushes(&self) -> Result<Vec<f64>> {
+        const FLUSHES: u64 = 200;
+        let (block, path) = (vec![1; 64 << 10], self.0.join("flushed"));
+        let file = fs::File::create(&path)?;
+        for index in 0..FLUSHES {
+            file.write_all_at(&block, index * block.len() as u64)?;
+        }
+        file.sync_all()?;
+        let mut flushes = Vec::new();
+        for index in 0..FLUSHES {
+            file.write_all_at(&block, index * block.len() as u64)?;
+            let started_at = Instant::now();
+            file.sync_all()?;
+            flushes.push(started_at.elapsed().as_secs_f64() * 1e3);
+        }
+        fs::remove_file(path)?;
+        flushes.sort_unstable_by(f64::total_cmp);
+        Ok(flushes)
     }
 
     /// Everything in it, in bytes.

@@ -35,7 +35,7 @@ pub(super) async fn load(service: SocketAddr, tasks: u64) -> Result<Posted> {
 
 pub(super) async fn waiting(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "waiting";
-    let data = DataDirectory::new()?;
+    let data = DataDirectory::new(bench)?;
     let service = Service::start(bench, &data)?;
     let before = service.memory()?;
     let tasks = count(bench.options.waiting);
@@ -68,7 +68,7 @@ enum End {
 /// orderly stop and after a kill.
 pub(super) async fn restart(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "restart";
-    let data = DataDirectory::new()?;
+    let data = DataDirectory::new(bench)?;
     let sink = Sink::start(2)?;
     let mut service = Service::start(bench, &data)?;
     load(service.address, bench.options.waiting).await?;
