@@ -14,6 +14,7 @@
 //!
 //! REQ-S3, REQ-S4, REQ-S7, REQ-D1.
 
+mod assurance;
 mod attempt;
 mod clock;
 mod contract;
@@ -28,6 +29,7 @@ mod postgres;
 mod sqlite;
 mod task;
 
+pub use assurance::{Assurance, Finding, Severity, Survival, Survives};
 pub use attempt::{AttemptRecord, Ended, Phases, Record, Recorded, Then};
 pub use clock::StoreClock;
 pub use contract::{Answer, Counts, DueListener, Lanes, Policies, Store, Tasks, Upkeep};
