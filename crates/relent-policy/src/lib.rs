@@ -70,6 +70,7 @@ mod problem;
 mod ratio;
 mod retry_after;
 pub mod roll;
+mod share;
 #[cfg(feature = "serde")]
 mod snapshot;
 mod standard;
@@ -92,6 +93,7 @@ pub use policy::{ClassLimit, Context, Policy, PolicySpec, RetryAfterRules, Unkno
 pub use problem::{Problem, Rejected};
 pub use ratio::{NotARatio, Ratio};
 pub use retry_after::{IgnoredRetryAfter, read_retry_after};
+pub use share::Share;
 pub use standard::{BadExpiry, Conformance, Expiry, Rule, Standard, UnknownRule, Waived, Waiver};
 pub use time::Timestamp;
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use relent_api::WaitingReason;
 use relent_policy::{
-    Breaker, BreakerSnapshot, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits,
-    Lane as Gates, Outcome, Pass, Policy, Refusal, Timestamp, Turn,
+    Breaker, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits, Lane as Gates,
+    Outcome, Pass, Policy, Refusal, Timestamp, Turn,
 };
-use relent_store::{LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
+use relent_store::{BreakerSwap, LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
 
 use crate::metrics::LaneCounts;
 
@@ -42,6 +42,7 @@ struct LaneState {
     /// The limits of the policy, which hold where people have set nothing.
     policy_limits: ConcurrencyLimits,
     held: [Option<Held>; 2],
+    breaker_revision: u64,
     /// Whether there is something to save.
     changed: bool,
 }
@@ -71,6 +72,13 @@ pub(crate) struct Finished {
     pub(crate) breaker_before: Option<BreakerState>,
     pub(crate) breaker_after: Option<BreakerState>,
     pub(crate) estimated_call: Duration,
+}
+
+/// What of a lane is to be saved.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    pub(crate) budget: Option<(LaneId, BudgetSnapshot)>,
+    pub(crate) breaker: Option<BreakerSwap>,
 }
 
 /// How often a line that waits for budget asks again.
@@ -136,6 +144,7 @@ impl Lane {
                 settings: record.settings,
                 policy_limits: spec.concurrency,
                 held: [None; 2],
+                breaker_revision: record.breaker_revision,
                 changed: false,
             }),
         }
@@ -264,15 +273,22 @@ impl Lane {
     }
 
     /// What is to be saved, if it has changed since it was asked for.
-    pub(crate) fn changed(
-        &self,
-    ) -> Option<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)> {
+    pub(crate) fn changed(&self) -> Option<Changed> {
         let mut state = self.state();
         if !std::mem::take(&mut state.changed) {
             return None;
         }
-        let budget = state.gates.budget().map(Budget::snapshot);
-        Some((self.id, budget, state.gates.breaker().map(Breaker::snapshot)))
+        let (lane, seen) = (self.id, state.breaker_revision);
+        let swap = |breaker: &Breaker| BreakerSwap { lane, seen, breaker: breaker.snapshot() };
+        Some(Changed {
+            budget: state.gates.budget().map(|budget| (lane, budget.snapshot())),
+            breaker: state.gates.breaker().map(swap),
+        })
+    }
+
+    /// Learns the revision of its breaker in the store.
+    pub(crate) fn breaker_seen(&self, revision: u64) {
+        self.state().breaker_revision = revision;
     }
 }
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relent_store::Retention;
+use relent_policy::BudgetSnapshot;
+use relent_store::{BreakerSwap, BreakerSwapped, Error, LaneId, Retention};
 use tokio::sync::watch;
 
 use crate::attempt;
@@ -64,17 +65,44 @@ pub(crate) async fn sweep(service: Arc<Service>, mut stopping: Stopping) {
 pub(crate) async fn save_lanes(service: Arc<Service>, mut stopping: Stopping) {
     loop {
         let goes_on = wait(&mut stopping, SAVE_EVERY).await;
-        let changed: Vec<_> =
-            service.lanes.all().iter().filter_map(|lane| lane.changed()).collect();
-        if !changed.is_empty()
-            && let Err(error) = service.store.save_lanes(changed).await
-        {
+        let lanes = service.lanes.all();
+        let (mut budgets, mut breakers) = (Vec::new(), Vec::new());
+        for changed in lanes.iter().filter_map(|lane| lane.changed()) {
+            budgets.extend(changed.budget);
+            breakers.extend(changed.breaker);
+        }
+        if let Err(error) = save(&service, budgets, breakers).await {
             tracing::error!(%error, "could not save budgets and breakers");
         }
         if !goes_on {
             return;
         }
     }
+}
+
+async fn save(
+    service: &Service,
+    budgets: Vec<(LaneId, BudgetSnapshot)>,
+    breakers: Vec<BreakerSwap>,
+) -> Result<(), Error> {
+    if !budgets.is_empty() {
+        service.store.save_budgets(budgets).await?;
+    }
+    if breakers.is_empty() {
+        return Ok(());
+    }
+    let lanes: Vec<LaneId> = breakers.iter().map(|swap| swap.lane).collect();
+    let swapped = service.store.swap_breakers(breakers).await?;
+    for (lane, swapped) in lanes.into_iter().zip(swapped) {
+        if let (
+            Some(lane),
+            BreakerSwapped::Done { revision } | BreakerSwapped::Lost { revision, .. },
+        ) = (service.lanes.get(lane), swapped)
+        {
+            lane.breaker_seen(revision);
+        }
+    }
+    Ok(())
 }
 
 /// Deletes what has been kept long enough, in chunks.

@@ -8,13 +8,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot, IdempotencyKey, Timestamp};
+use relent_policy::{BudgetSnapshot, IdempotencyKey, Timestamp};
 
 use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
+use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
 use crate::policy::{NewPolicy, PolicyRecord};
 use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, TaskRecord};
@@ -23,7 +24,7 @@ use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, Ta
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// A place where tasks wait.
-pub trait Store: Tasks + Policies + Lanes + Upkeep {
+pub trait Store: Tasks + Policies + Lanes + Nodes + Upkeep {
     /// The time that due times and leases are read by. It never goes back.
     fn now(&self) -> Timestamp;
 
@@ -132,11 +133,21 @@ pub trait Lanes: Send + Sync {
     fn set_lane(&self, tenant: &TenantId, lane: LaneId, settings: LaneSettings)
     -> Answer<'_, bool>;
 
-    /// Keeps what budgets and breakers remember.
-    fn save_lanes(
-        &self,
-        states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
-    ) -> Answer<'_, ()>;
+    /// Keeps what budgets remember. Of several nodes, the last one's stays.
+    fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()>;
+
+    /// Changes breakers for all nodes, each only if nobody else has since it was seen. An answer for
+    /// each, in order; a lane is there at most once. Whoever wants to send the one probe of an open
+    /// breaker says so by this, and of several nodes one may.
+    fn swap_breakers(&self, swaps: Vec<BreakerSwap>) -> Answer<'_, Vec<BreakerSwapped>>;
+}
+
+/// Nodes that share a store. An embedded store has one.
+pub trait Nodes: Send + Sync {
+    /// Says that this node is there and whether it sends, and hears who else is and what has changed.
+    /// A node is counted from its first beat until it closes its store or is silent for
+    /// [`NODE_TTL`](crate::NODE_TTL).
+    fn beat(&self, works: bool) -> Answer<'_, Beat>;
 }
 
 /// What keeps a store small and sound.

@@ -22,6 +22,38 @@ pub struct LaneRecord {
     pub budget: Option<BudgetSnapshot>,
     /// What its breaker remembers.
     pub breaker: Option<BreakerSnapshot>,
+    /// How often that was changed.
+    pub breaker_revision: u64,
+}
+
+/// What a lane's breaker has become, for all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerSwap {
+    /// Whose breaker.
+    pub lane: LaneId,
+    /// The revision that this follows.
+    pub seen: u64,
+    /// What it is from now on.
+    pub breaker: BreakerSnapshot,
+}
+
+/// What came of a [`BreakerSwap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerSwapped {
+    /// It is in force, under this revision.
+    Done {
+        /// The revision.
+        revision: u64,
+    },
+    /// Another was faster: this is in force, and nothing has changed.
+    Lost {
+        /// Its revision.
+        revision: u64,
+        /// `None` if it was never set, and the revision that was seen has never been.
+        breaker: Option<BreakerSnapshot>,
+    },
+    /// There is no such lane.
+    Unknown,
 }
 
 /// What people set on a lane; `None` leaves the policy's.

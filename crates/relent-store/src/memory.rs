@@ -19,16 +19,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot, IdempotencyKey, Timestamp};
+use relent_policy::{BudgetSnapshot, IdempotencyKey, Timestamp};
 
 use self::state::State;
 use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::clock::StoreClock;
-use crate::contract::{Answer, Counts, DueListener, Lanes, Policies, Store, Tasks, Upkeep};
+use crate::contract::{Answer, Counts, DueListener, Lanes, Nodes, Policies, Store, Tasks, Upkeep};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
+use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
 use crate::policy::{NewPolicy, PolicyRecord};
 use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, TaskRecord};
@@ -223,14 +224,21 @@ impl Lanes for MemoryStore {
         self.run(|state, _| Ok(state.set_lane(tenant, lane, settings)))
     }
 
-    fn save_lanes(
-        &self,
-        states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
-    ) -> Answer<'_, ()> {
+    fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {
         self.run(|state, _| {
-            state.save_lanes(states);
+            state.save_budgets(budgets);
             Ok(())
         })
+    }
+
+    fn swap_breakers(&self, swaps: Vec<BreakerSwap>) -> Answer<'_, Vec<BreakerSwapped>> {
+        self.run(|state, _| Ok(swaps.into_iter().map(|swap| state.swap_breaker(swap)).collect()))
+    }
+}
+
+impl Nodes for MemoryStore {
+    fn beat(&self, works: bool) -> Answer<'_, Beat> {
+        self.run(|_, _| Ok(Beat::alone(works)))
     }
 }
 

@@ -29,6 +29,7 @@ mod insert;
 mod lanes;
 mod link;
 mod list;
+mod members;
 mod node;
 mod place;
 mod policies;
@@ -244,6 +245,7 @@ async fn run(
     let last = async {
         while workers.join_next().await.is_some() {}
         drop(node.operations.acquire_many(OPERATIONS_MAX).await);
+        node.leave().await?;
         claim::release(&node).await
     };
     let ended = timeout_at(by, last).await;

@@ -1,10 +1,10 @@
 //! Lanes: what people set, and what budget and breaker remember. REQ-G2, REQ-K2, REQ-L6.
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot};
+use relent_policy::BudgetSnapshot;
 
 use super::state::State;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
 
 impl State {
     pub(super) fn open_lane(
@@ -26,6 +26,7 @@ impl State {
             settings: LaneSettings::default(),
             budget: None,
             breaker: None,
+            breaker_revision: 0,
         };
         self.lanes.insert(lane.id, lane.clone());
         lane
@@ -47,14 +48,22 @@ impl State {
         true
     }
 
-    pub(super) fn save_lanes(
-        &mut self,
-        states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
-    ) {
-        for (id, budget, breaker) in states {
+    pub(super) fn save_budgets(&mut self, budgets: Vec<(LaneId, BudgetSnapshot)>) {
+        for (id, budget) in budgets {
             if let Some(lane) = self.lanes.get_mut(&id) {
-                (lane.budget, lane.breaker) = (budget, breaker);
+                lane.budget = Some(budget);
             }
         }
+    }
+
+    pub(super) fn swap_breaker(&mut self, swap: BreakerSwap) -> BreakerSwapped {
+        let Some(lane) = self.lanes.get_mut(&swap.lane) else { return BreakerSwapped::Unknown };
+        let revision = lane.breaker_revision;
+        if revision != swap.seen {
+            return BreakerSwapped::Lost { revision, breaker: lane.breaker };
+        }
+        lane.breaker = Some(swap.breaker);
+        lane.breaker_revision += 1;
+        BreakerSwapped::Done { revision: lane.breaker_revision }
     }
 }

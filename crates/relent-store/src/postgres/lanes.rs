@@ -1,10 +1,12 @@
 //! Lanes: what people set, and what budget and breaker remember.
 //!
-//! What a node's budgets and breakers remember is written by whoever writes last: nodes do not share
-//! a budget yet, and each starts from what was saved. Holding budgets and breakers across nodes is
-//! to replace `save_lanes` here, and not what calls it. REQ-G2, REQ-G4, REQ-K2, REQ-L6.
+//! A breaker is one for all nodes: it is changed only by who has seen its last change. What budgets
+//! remember is written by whoever writes last, and read by a node that starts alone. REQ-G2, REQ-G4,
+//! REQ-K2, REQ-L6.
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot};
+use std::collections::HashMap;
+
+use relent_policy::BudgetSnapshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -14,29 +16,43 @@ use super::node::Node;
 use super::rows::{column, to_policy, to_u32};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
 
 const FIND: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
-    retries_in_flight_max, rate_per_second, budget, breaker
+    retries_in_flight_max, rate_per_second, budget, breaker, breaker_revision
 FROM relent.lanes WHERE tenant = $1 AND dependency = $2";
 const COUNT: &str = "SELECT count(*) FROM relent.lanes";
-const INSERT: &str = "INSERT INTO relent.lanes (tenant, dependency, policy) VALUES ($1, $2, $3)
+const INSERT: &str = "INSERT INTO relent.lanes (tenant, dependency, policy, changed_at)
+VALUES ($1, $2, $3, coalesce($4, relent.now_nanos()))
 ON CONFLICT (tenant, dependency) DO NOTHING
 RETURNING id, tenant, dependency, policy, paused, in_flight_max, retries_in_flight_max,
-    rate_per_second, budget, breaker";
+    rate_per_second, budget, breaker, breaker_revision";
 const ALL: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
-    retries_in_flight_max, rate_per_second, budget, breaker
+    retries_in_flight_max, rate_per_second, budget, breaker, breaker_revision
 FROM relent.lanes ORDER BY id";
 const SET: &str = "UPDATE relent.lanes SET paused = $3, in_flight_max = $4,
-    retries_in_flight_max = $5, rate_per_second = $6
+    retries_in_flight_max = $5, rate_per_second = $6, changed_at = coalesce($7, relent.now_nanos())
 WHERE id = $1 AND tenant = $2 RETURNING id";
 /// In the order of their ids, so that two nodes never wait for each other.
-const SAVE: &str = "
+const SAVE_BUDGETS: &str = "
 WITH input AS MATERIALIZED (
-    SELECT i.id, i.budget, i.breaker FROM unnest($1, $2, $3) AS i(id, budget, breaker)
+    SELECT i.id, i.budget FROM unnest($1, $2) AS i(id, budget)
     JOIN relent.lanes l ON l.id = i.id ORDER BY l.id FOR UPDATE OF l
 )
-UPDATE relent.lanes l SET budget = i.budget, breaker = i.breaker FROM input i WHERE l.id = i.id";
+UPDATE relent.lanes l SET budget = i.budget FROM input i WHERE l.id = i.id";
+/// Those that another has changed since are left as they are.
+const SWAP_BREAKERS: &str = "
+WITH input AS MATERIALIZED (
+    SELECT i.id, i.breaker FROM unnest($1, $2, $3) AS i(id, seen, breaker)
+    JOIN relent.lanes l ON l.id = i.id AND l.breaker_revision = i.seen
+    ORDER BY l.id FOR UPDATE OF l
+)
+UPDATE relent.lanes l SET breaker = i.breaker, breaker_revision = l.breaker_revision + 1,
+    changed_at = coalesce($4, relent.now_nanos())
+FROM input i WHERE l.id = i.id RETURNING l.id, l.breaker_revision";
+const SOME: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
+    retries_in_flight_max, rate_per_second, budget, breaker, breaker_revision
+FROM relent.lanes WHERE id = ANY($1)";
 
 impl Node {
     pub(super) async fn open_lane(
@@ -47,8 +63,13 @@ impl Node {
     ) -> Result<LaneRecord, Failure> {
         let mut link = self.link().await;
         let (owner, policy) = (tenant.as_str(), i64::from(policy.as_u32()));
-        let values =
-            [(&owner as _, Type::TEXT), (&dependency as _, Type::TEXT), (&policy as _, Type::INT8)];
+        let now = self.clock.given();
+        let values = [
+            (&owner as _, Type::TEXT),
+            (&dependency as _, Type::TEXT),
+            (&policy as _, Type::INT8),
+            (&now as _, Type::INT8),
+        ];
         let lane = match find(&mut link, &values[..2]).await? {
             Some(lane) => lane,
             None => self.new_lane(&mut link, &values).await?,
@@ -85,7 +106,7 @@ impl Node {
         lane: LaneId,
         settings: LaneSettings,
     ) -> Result<bool, Failure> {
-        let (id, owner) = (i64::from(lane.as_u32()), tenant.as_str());
+        let (id, owner, now) = (i64::from(lane.as_u32()), tenant.as_str(), self.clock.given());
         let in_flight_max = settings.in_flight_max.map(i64::from);
         let retries_in_flight_max = settings.retries_in_flight_max.map(i64::from);
         let rate_per_second = settings.rate_per_second.map(i64::from);
@@ -96,27 +117,53 @@ impl Node {
             (&in_flight_max as _, Type::INT8),
             (&retries_in_flight_max as _, Type::INT8),
             (&rate_per_second as _, Type::INT8),
+            (&now as _, Type::INT8),
         ];
         Ok(!self.link().await.query(SET, &values).await?.is_empty())
     }
 
-    pub(super) async fn save_lanes(
+    pub(super) async fn save_budgets(
         &self,
-        states: &[(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)],
+        budgets: &[(LaneId, BudgetSnapshot)],
     ) -> Result<(), Failure> {
-        let ids: Vec<i64> = states.iter().map(|(lane, _, _)| i64::from(lane.as_u32())).collect();
-        let budgets = states.iter().map(|(_, budget, _)| budget.as_ref());
+        let ids: Vec<i64> = budgets.iter().map(|(lane, _)| i64::from(lane.as_u32())).collect();
         let budgets: Vec<Option<String>> =
-            budgets.map(|budget| serde_json::to_string(budget?).ok()).collect();
-        let breakers = states.iter().map(|(_, _, breaker)| breaker.as_ref());
+            budgets.iter().map(|(_, budget)| serde_json::to_string(budget).ok()).collect();
+        let values = [(&ids as _, Type::INT8_ARRAY), (&budgets as _, Type::TEXT_ARRAY)];
+        self.link().await.query(SAVE_BUDGETS, &values).await.map(drop)
+    }
+
+    pub(super) async fn swap_breakers(
+        &self,
+        swaps: &[BreakerSwap],
+    ) -> Result<Vec<BreakerSwapped>, Failure> {
+        let ids: Vec<i64> = swaps.iter().map(|swap| i64::from(swap.lane.as_u32())).collect();
+        let seen: Vec<i64> =
+            swaps.iter().map(|swap| i64::try_from(swap.seen).unwrap_or(-1)).collect();
         let breakers: Vec<Option<String>> =
-            breakers.map(|breaker| serde_json::to_string(breaker?).ok()).collect();
+            swaps.iter().map(|swap| serde_json::to_string(&swap.breaker).ok()).collect();
+        let now = self.clock.given();
         let values = [
             (&ids as _, Type::INT8_ARRAY),
-            (&budgets as _, Type::TEXT_ARRAY),
+            (&seen as _, Type::INT8_ARRAY),
             (&breakers as _, Type::TEXT_ARRAY),
+            (&now as _, Type::INT8),
         ];
-        self.link().await.query(SAVE, &values).await.map(drop)
+        let mut link = self.link().await;
+        let mut answers = HashMap::new();
+        for row in link.query(SWAP_BREAKERS, &values).await? {
+            let revision = to_revision(column(&row, 1)?);
+            answers.insert(to_u32(column(&row, 0)?)?, BreakerSwapped::Done { revision });
+        }
+        if answers.len() < swaps.len() {
+            for row in link.look(SOME, &[(&ids, Type::INT8_ARRAY)]).await? {
+                let LaneRecord { id, breaker_revision: revision, breaker, .. } = to_record(&row)?;
+                let lost = BreakerSwapped::Lost { revision, breaker };
+                answers.entry(id.as_u32()).or_insert(lost);
+            }
+        }
+        let answer = |swap: &BreakerSwap| answers.get(&swap.lane.as_u32()).copied();
+        Ok(swaps.iter().map(|swap| answer(swap).unwrap_or(BreakerSwapped::Unknown)).collect())
     }
 }
 
@@ -125,7 +172,7 @@ async fn find(link: &mut Link, named: &[Value<'_>]) -> Result<Option<LaneRecord>
     Ok(rows.first().map(to_record).transpose()?)
 }
 
-fn to_record(row: &Row) -> Result<LaneRecord, Error> {
+pub(super) fn to_record(row: &Row) -> Result<LaneRecord, Error> {
     let lane = to_u32(column(row, 0)?)?;
     let tenant = TenantId::try_new(column(row, 1)?);
     let tenant = tenant.map_err(|_| Error::Damaged(format!("lane_{lane} has no tenant")))?;
@@ -143,7 +190,12 @@ fn to_record(row: &Row) -> Result<LaneRecord, Error> {
         },
         budget: remembered(lane, column(row, 8)?, |text| serde_json::from_str(text)),
         breaker: remembered(lane, column(row, 9)?, |text| serde_json::from_str(text)),
+        breaker_revision: to_revision(column(row, 10)?),
     })
+}
+
+fn to_revision(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or_default()
 }
 
 /// What cannot be read is as good as not remembered: budgets and breakers start afresh.

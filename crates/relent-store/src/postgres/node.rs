@@ -22,9 +22,10 @@ use super::failure::Failure;
 use super::floors::Floors;
 use super::hints::Hints;
 use super::link::Link;
+use super::members::LastBeat;
 use super::place::{Place, Role};
 use super::queue::{Queue, closed, stopped};
-use super::rows::{column, to_u32};
+use super::rows::{column, from_time, to_u32};
 use crate::attempt::{Record, Recorded};
 use crate::contract::{Answer, DueListener};
 use crate::error::Error;
@@ -50,6 +51,7 @@ pub(super) struct Node {
     pub(super) claims: Queue<Taking, Taken>,
     pub(super) hints: Hints,
     pub(super) floors: Floors,
+    pub(super) last_beat: LastBeat,
     pub(super) operations: Arc<Semaphore>,
     lanes: RwLock<HashMap<LaneId, TenantId>>,
     policies: RwLock<HashSet<PolicyKey>>,
@@ -94,7 +96,6 @@ impl Node {
         Node {
             place,
             number,
-            clock,
             lanes_max: options.lanes_max,
             listens: options.listen,
             enqueues: Queue::new(jobs_max, bytes_max),
@@ -102,12 +103,14 @@ impl Node {
             claims: Queue::new(jobs_max, bytes_max),
             hints: Hints::default(),
             floors: Floors::default(),
+            last_beat: LastBeat::new(from_time(clock.now())),
             operations: Arc::new(Semaphore::new(OPERATIONS_MAX as usize)),
             lanes: RwLock::default(),
             policies: RwLock::default(),
             listener: Mutex::default(),
             pool: Arc::new(Pool { free: Mutex::default(), permits }),
             closed: AtomicBool::new(false),
+            clock,
         }
     }
 

@@ -16,14 +16,15 @@ const LOCK: &str = "LOCK TABLE relent.policies IN SHARE ROW EXCLUSIVE MODE";
 const LATEST: &str = "SELECT key, policy_id, version, document, lease, created_at, deleted
 FROM relent.policies WHERE tenant = $1 AND policy_id = $2 ORDER BY version DESC LIMIT 1";
 const INSERT: &str = "INSERT INTO relent.policies
-    (tenant, policy_id, version, document, lease, created_at)
-VALUES ($1, $2, $3, $4, $5, coalesce($6, relent.now_nanos()))
+    (tenant, policy_id, version, document, lease, created_at, changed_at)
+VALUES ($1, $2, $3, $4, $5, coalesce($6, relent.now_nanos()), coalesce($6, relent.now_nanos()))
 RETURNING key, policy_id, version, document, lease, created_at, deleted";
 const ONE: &str = "SELECT key, policy_id, version, document, lease, created_at, deleted
 FROM relent.policies WHERE key = $1";
 const OF_TENANT: &str = "SELECT key, policy_id, version, document, lease, created_at, deleted
 FROM relent.policies WHERE tenant = $1 ORDER BY policy_id, version";
-const DELETE: &str = "UPDATE relent.policies SET deleted = true
+const DELETE: &str = "UPDATE relent.policies SET deleted = true,
+    changed_at = coalesce($3, relent.now_nanos())
 WHERE tenant = $1 AND policy_id = $2 AND NOT deleted RETURNING key";
 
 impl Node {
@@ -91,8 +92,9 @@ impl Node {
         tenant: &TenantId,
         policy_id: &str,
     ) -> Result<bool, Failure> {
-        let owner = tenant.as_str();
-        let values = [(&owner as _, Type::TEXT), (&policy_id as _, Type::TEXT)];
+        let (owner, now) = (tenant.as_str(), self.clock.given());
+        let values =
+            [(&owner as _, Type::TEXT), (&policy_id as _, Type::TEXT), (&now as _, Type::INT8)];
         Ok(!self.link().await.query(DELETE, &values).await?.is_empty())
     }
 }
@@ -105,7 +107,7 @@ async fn latest(
     Ok(rows.first().map(to_record).transpose()?)
 }
 
-fn to_record(row: &Row) -> Result<PolicyRecord, Error> {
+pub(super) fn to_record(row: &Row) -> Result<PolicyRecord, Error> {
     Ok(PolicyRecord {
         key: to_policy(column(row, 0)?)?,
         policy_id: column(row, 1)?,

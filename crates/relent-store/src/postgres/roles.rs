@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot, IdempotencyKey};
+use relent_policy::{BudgetSnapshot, IdempotencyKey};
 
 use super::PostgresStore;
 use super::claim::{Taken, Taking};
@@ -11,10 +11,11 @@ use super::enqueue::NewTasks;
 use super::queue::stopped;
 use super::record;
 use crate::attempt::{AttemptRecord, Record, Recorded};
-use crate::contract::{Answer, Counts, Lanes, Policies, Tasks, Upkeep};
+use crate::contract::{Answer, Counts, Lanes, Nodes, Policies, Tasks, Upkeep};
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
+use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
 use crate::policy::{NewPolicy, PolicyRecord};
 use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, TaskRecord};
@@ -159,11 +160,18 @@ impl Lanes for PostgresStore {
         self.ask(async move |node| node.set_lane(&tenant, lane, settings).await)
     }
 
-    fn save_lanes(
-        &self,
-        states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
-    ) -> Answer<'_, ()> {
-        self.ask(async move |node| node.save_lanes(&states).await)
+    fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {
+        self.ask(async move |node| node.save_budgets(&budgets).await)
+    }
+
+    fn swap_breakers(&self, swaps: Vec<BreakerSwap>) -> Answer<'_, Vec<BreakerSwapped>> {
+        self.ask(async move |node| node.swap_breakers(&swaps).await)
+    }
+}
+
+impl Nodes for PostgresStore {
+    fn beat(&self, works: bool) -> Answer<'_, Beat> {
+        self.ask(async move |node| node.beat(works).await)
     }
 }
 

@@ -17,6 +17,7 @@ use super::place::{ConnectError, Place, Role};
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_first.sql"),
     include_str!("../../migrations/postgres/0002_outbox.sql"),
+    include_str!("../../migrations/postgres/0003_members.sql"),
 ];
 const OLDEST_SERVER: i64 = 130_000;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,34 +1,31 @@
 //! Lanes: what people set, and what budget and breaker remember. REQ-G2, REQ-K2, REQ-L6.
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot};
-use rusqlite::{Connection, Row, params};
+use relent_policy::BudgetSnapshot;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::queue::Failure;
 use super::state::Desk;
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
 
 const INSERT: &str = "INSERT INTO lanes (id, tenant, dependency, policy) VALUES (?1, ?2, ?3, ?4)";
 const ONE: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max, \
-     retries_in_flight_max, rate_per_second, budget, breaker FROM lanes WHERE id = ?1";
+     retries_in_flight_max, rate_per_second, budget, breaker, \
+     breaker_revision FROM lanes WHERE id = ?1";
 const ALL: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max, \
-     retries_in_flight_max, rate_per_second, budget, breaker FROM lanes ORDER BY id";
+     retries_in_flight_max, rate_per_second, budget, breaker, \
+     breaker_revision FROM lanes ORDER BY id";
 const SET: &str = "UPDATE lanes SET paused = ?2, in_flight_max = ?3, retries_in_flight_max = ?4, \
      rate_per_second = ?5 WHERE id = ?1";
-const SAVE: &str = "UPDATE lanes SET budget = ?2, breaker = ?3 WHERE id = ?1";
+const SAVE_BUDGET: &str = "UPDATE lanes SET budget = ?2 WHERE id = ?1";
+const SWAP_BREAKER: &str = "UPDATE lanes SET breaker = ?3, breaker_revision = ?2 + 1 \
+     WHERE id = ?1 AND breaker_revision = ?2";
 
-/// What budget and breaker of a lane remember, as they are written.
-pub(super) type SavedLane = (LaneId, Option<String>, Option<String>);
-
-pub(super) fn prepare(
-    states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
-) -> Vec<SavedLane> {
-    let states = states.into_iter().map(|(lane, budget, breaker)| {
-        let budget = budget.and_then(|budget| serde_json::to_string(&budget).ok());
-        (lane, budget, breaker.and_then(|breaker| serde_json::to_string(&breaker).ok()))
-    });
-    states.collect()
+/// Budgets as they are written.
+pub(super) fn written(budgets: Vec<(LaneId, BudgetSnapshot)>) -> Vec<(LaneId, Option<String>)> {
+    let written = |budget| serde_json::to_string(&budget).ok();
+    budgets.into_iter().map(|(lane, budget)| (lane, written(budget))).collect()
 }
 
 impl Desk<'_> {
@@ -83,12 +80,39 @@ impl Desk<'_> {
         Ok(true)
     }
 
-    pub(super) fn save_lanes(&mut self, lanes: &[SavedLane]) -> Result<(), Failure> {
-        let mut save = self.connection.prepare_cached(SAVE)?;
-        for (lane, budget, breaker) in lanes {
-            save.execute(params![lane.as_u32(), budget, breaker])?;
+    pub(super) fn save_budgets(
+        &mut self,
+        budgets: &[(LaneId, Option<String>)],
+    ) -> Result<(), Failure> {
+        let mut save = self.connection.prepare_cached(SAVE_BUDGET)?;
+        for (lane, budget) in budgets {
+            save.execute(params![lane.as_u32(), budget])?;
         }
         Ok(())
+    }
+
+    pub(super) fn swap_breakers(
+        &mut self,
+        swaps: &[BreakerSwap],
+    ) -> Result<Vec<BreakerSwapped>, Failure> {
+        swaps.iter().map(|swap| self.swap_breaker(swap)).collect()
+    }
+
+    fn swap_breaker(&mut self, swap: &BreakerSwap) -> Result<BreakerSwapped, Failure> {
+        let breaker = serde_json::to_string(&swap.breaker).ok();
+        let seen = i64::try_from(swap.seen).unwrap_or(-1);
+        let mut update = self.connection.prepare_cached(SWAP_BREAKER)?;
+        if update.execute(params![swap.lane.as_u32(), seen, breaker])? > 0 {
+            return Ok(BreakerSwapped::Done { revision: swap.seen + 1 });
+        }
+        let mut select = self.connection.prepare_cached(ONE)?;
+        let found = select.query_row([swap.lane.as_u32()], |row| Ok(record(row))).optional()?;
+        Ok(match found.transpose()? {
+            Some(LaneRecord { breaker_revision: revision, breaker, .. }) => {
+                BreakerSwapped::Lost { revision, breaker }
+            }
+            None => BreakerSwapped::Unknown,
+        })
     }
 }
 
@@ -120,6 +144,7 @@ fn record(row: &Row<'_>) -> Result<LaneRecord, Failure> {
         },
         budget: remembered(lane, row.get(8)?, |text| serde_json::from_str(text)),
         breaker: remembered(lane, row.get(9)?, |text| serde_json::from_str(text)),
+        breaker_revision: u64::try_from(row.get::<_, i64>(10)?).unwrap_or(0),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use relent_policy::{BreakerSnapshot, BudgetSnapshot, IdempotencyKey};
+use relent_policy::{BudgetSnapshot, IdempotencyKey};
 use rusqlite::params;
 use tokio::sync::oneshot;
 
@@ -12,11 +12,12 @@ use super::rows::from_time;
 use super::state::Desk;
 use super::{SqliteStore, enqueue, lanes, list, policies, reads, record};
 use crate::attempt::{AttemptRecord, Record, Recorded};
-use crate::contract::{Answer, Counts, Lanes, Policies, Tasks, Upkeep};
+use crate::contract::{Answer, Counts, Lanes, Nodes, Policies, Tasks, Upkeep};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
+use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
 use crate::policy::{NewPolicy, PolicyRecord};
 use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, TaskRecord};
@@ -146,12 +147,19 @@ impl Lanes for SqliteStore {
         self.queue.ask(ONE, move |desk| desk.set_lane(&tenant, lane, settings))
     }
 
-    fn save_lanes(
-        &self,
-        states: Vec<(LaneId, Option<BudgetSnapshot>, Option<BreakerSnapshot>)>,
-    ) -> Answer<'_, ()> {
-        let lanes = lanes::prepare(states);
-        self.queue.ask(rows(lanes.len()), move |desk| desk.save_lanes(&lanes))
+    fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {
+        let budgets = lanes::written(budgets);
+        self.queue.ask(rows(budgets.len()), move |desk| desk.save_budgets(&budgets))
+    }
+
+    fn swap_breakers(&self, swaps: Vec<BreakerSwap>) -> Answer<'_, Vec<BreakerSwapped>> {
+        self.queue.ask(rows(swaps.len()), move |desk| desk.swap_breakers(&swaps))
+    }
+}
+
+impl Nodes for SqliteStore {
+    fn beat(&self, works: bool) -> Answer<'_, Beat> {
+        Box::pin(std::future::ready(Ok(Beat::alone(works))))
     }
 }
 

@@ -24,7 +24,10 @@ const DATA_FILE: &str = "relent.db";
 /// "relt"
 const APPLICATION_ID: i64 = 0x7265_6c74;
 /// Each brings a file from the version before to its own: the first makes version 1.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_first.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/sqlite/0001_first.sql"),
+    include_str!("../../migrations/sqlite/0002_breakers.sql"),
+];
 /// Measured against 4,096 with bodies of 512 bytes: a tenth smaller on disk and a tenth less work,
 /// also where tasks are claimed in another order than they came in.
 const PAGE_BYTES: u32 = 8_192;

@@ -188,6 +188,9 @@ facts! {
         a_lane_is_opened_once
         what_people_set_on_a_lane_stays
         budgets_and_breakers_remember_over_a_restart
+        a_breaker_is_changed_only_by_who_has_seen_its_last_change
+        breakers_are_swapped_each_for_itself
+        the_only_node_has_everything_to_itself
         everything_is_there_after_a_restart
         a_repeated_key_is_the_same_task_after_a_restart
         a_store_can_be_opened_many_times

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use relent_policy::Turn::First;
-use relent_policy::{Breaker, BreakerRules, Budget, BudgetRules, Health, Timestamp};
-use relent_store::{Enqueued, Error, LaneSettings, NewPolicy, PolicyKey, TaskFilter, TenantId};
+use relent_policy::{
+    Breaker, BreakerRules, BreakerSnapshot, Budget, BudgetRules, Health, Share, Timestamp,
+};
+use relent_store::BreakerSwapped::{Done, Lost, Unknown};
+use relent_store::{
+    BreakerSwap, Enqueued, Error, LaneId, LaneSettings, NewPolicy, PolicyKey, TaskFilter, TenantId,
+};
 
 use crate::world::{HOUR, LEASE, MINUTE, SECOND, World, failure, policy};
 
@@ -111,12 +116,63 @@ pub(crate) async fn budgets_and_breakers_remember_over_a_restart(mut world: Worl
     let mut breaker = Breaker::new(BreakerRules::default());
     let admission = breaker.admit(now).unwrap();
     breaker.record(admission, Health::Failing, now, 7);
-    let (budget, breaker) = (Some(budget.snapshot()), Some(breaker.snapshot()));
-    let states = vec![(world.lane, budget, breaker)];
-    assert_eq!(world.store().save_lanes(states).await, Ok(()));
+    let (budget, breaker) = (budget.snapshot(), breaker.snapshot());
+    let store = world.store();
+    assert_eq!(store.save_budgets(vec![(world.lane, budget)]).await, Ok(()));
+    let swap = BreakerSwap { lane: world.lane, seen: 0, breaker };
+    assert_eq!(store.swap_breakers(vec![swap]).await, Ok(vec![Done { revision: 1 }]));
     world.reopen().await;
     let lane = world.store().lanes().await.unwrap().remove(0);
-    assert_eq!((lane.budget, lane.breaker), (budget, breaker));
+    assert_eq!((lane.budget, lane.breaker), (Some(budget), Some(breaker)));
+    assert_eq!(lane.breaker_revision, 1);
+}
+
+pub(crate) async fn a_breaker_is_changed_only_by_who_has_seen_its_last_change(world: World) {
+    let (store, lane) = (world.store(), world.lane);
+    let [first, second] = [3, 4].map(|failures| failed_breaker(failures, world.now()));
+    let swap = |seen, breaker| store.swap_breakers(vec![BreakerSwap { lane, seen, breaker }]);
+    let never = Lost { revision: 0, breaker: None };
+    assert_eq!(swap(7, first).await, Ok(vec![never]), "a revision that was never there");
+    assert_eq!(swap(0, first).await, Ok(vec![Done { revision: 1 }]));
+    let lost = Lost { revision: 1, breaker: Some(first) };
+    assert_eq!(swap(0, second).await, Ok(vec![lost]));
+    assert_eq!(store.lanes().await.unwrap()[0].breaker, Some(first));
+    assert_eq!(swap(1, second).await, Ok(vec![Done { revision: 2 }]));
+    assert_eq!(store.lanes().await.unwrap()[0].breaker, Some(second));
+}
+
+pub(crate) async fn breakers_are_swapped_each_for_itself(world: World) {
+    let (store, lane) = (world.store(), world.lane);
+    let other = world.open_lane("other.example.com").await;
+    let breaker = failed_breaker(3, world.now());
+    let swap = |lane, seen| BreakerSwap { lane, seen, breaker };
+    let unknown = LaneId::from_u32(4_000_000);
+    let swaps = vec![swap(other, 0), swap(unknown, 0), swap(lane, 1)];
+    let answers = [Done { revision: 1 }, Unknown, Lost { revision: 0, breaker: None }];
+    assert_eq!(store.swap_breakers(swaps).await, Ok(answers.to_vec()));
+    assert_eq!(store.swap_breakers(Vec::new()).await, Ok(Vec::new()));
+    let settings = LaneSettings { paused: true, ..LaneSettings::default() };
+    assert_eq!(store.set_lane(&world.tenant, other, settings).await, Ok(true));
+    let lanes = store.lanes().await.unwrap();
+    let found = lanes.iter().map(|lane| (lane.breaker, lane.breaker_revision));
+    assert_eq!(found.collect::<Vec<_>>(), [(None, 0), (Some(breaker), 1)]);
+}
+
+pub(crate) async fn the_only_node_has_everything_to_itself(world: World) {
+    for _ in 0..2 {
+        let beat = world.store().beat(true).await.unwrap();
+        assert_eq!(beat.share, Some(Share::WHOLE));
+    }
+    assert_eq!(world.store().beat(false).await.unwrap().share, None, "it does not send");
+}
+
+fn failed_breaker(failures: u32, now: Timestamp) -> BreakerSnapshot {
+    let mut breaker = Breaker::new(BreakerRules::default());
+    for _ in 0..failures {
+        let admission = breaker.admit(now).unwrap();
+        breaker.record(admission, Health::Failing, now, 7);
+    }
+    breaker.snapshot()
 }
 
 pub(crate) async fn everything_is_there_after_a_restart(mut world: World) {

@@ -19,16 +19,19 @@ use crate::world::{HOUR, LEASE, created, key, policy, request, retry, success};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Nodes that share a schema.
-struct Cluster {
-    nodes: Vec<Arc<PostgresStore>>,
-    tenant: TenantId,
-    policy: PolicyKey,
-    lane: LaneId,
+pub(super) struct Cluster {
+    pub(super) nodes: Vec<Arc<PostgresStore>>,
+    pub(super) tenant: TenantId,
+    pub(super) policy: PolicyKey,
+    pub(super) lane: LaneId,
     schema: Schema,
 }
 
 impl Cluster {
-    async fn new(nodes: usize, options: impl Fn(PostgresOptions) -> PostgresOptions) -> Cluster {
+    pub(super) async fn new(
+        nodes: usize,
+        options: impl Fn(PostgresOptions) -> PostgresOptions,
+    ) -> Cluster {
         let schema = Schema::new();
         let connect = |_| Arc::new(schema.connect(options(schema.options())));
         let nodes: Vec<_> = (0..nodes).map(connect).collect();
@@ -66,7 +69,7 @@ impl Cluster {
     }
 }
 
-fn alone(options: PostgresOptions) -> PostgresOptions {
+pub(super) fn alone(options: PostgresOptions) -> PostgresOptions {
     PostgresOptions { listen: false, ..options }
 }
 
