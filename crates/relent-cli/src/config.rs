@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use relent_server::config::DEFAULT;
 
 use crate::Ended;
-use crate::serve::SettingArgs;
+use crate::settings::SettingArgs;
 
 /// Print the settings of `serve`
 #[derive(Debug, clap::Args)]

@@ -90,7 +90,7 @@ async fn drill(policy: &Policy, shape: Shape) -> anyhow::Result<Figures> {
         Override::new("drill", "server.listen", "127.0.0.1:0"),
     ];
     let config = Config::load(None, std::iter::empty(), &overrides)?;
-    let server = Server::start(config.open_store()?, config.server).await?;
+    let server = Server::start(config.store.open()?, config.server).await?;
     let client = Client::new(&format!("http://{}", server.address()))?;
     let built_in = PolicySpec::presets().iter().any(|preset| preset == policy.spec());
     if !built_in {

@@ -10,11 +10,13 @@ mod dead_letter;
 mod drill;
 mod explain;
 mod lane;
+mod migrate;
 mod output;
 mod patience;
 mod policy;
 mod progress;
 mod serve;
+mod settings;
 mod sim;
 mod task;
 mod times;
@@ -36,6 +38,8 @@ struct Cli {
 enum Command {
     /// Run the service
     Serve(serve::Args),
+    /// Make a store's tables, or bring them up to date
+    Migrate(migrate::Args),
     /// Create tasks, and see what becomes of them
     #[command(subcommand)]
     Task(task::Command),
@@ -70,6 +74,7 @@ enum Ended {
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Task(command) => client::block_on(task::run(command)),
         Command::Policy(command) => client::block_on(policy::run(command)),
         Command::DeadLetter(command) => client::block_on(dead_letter::run(command)),

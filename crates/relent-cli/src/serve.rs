@@ -1,65 +1,24 @@
 //! `relent serve`: from flags to a running server, and from a signal to a quiet end. REQ-S4.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use relent_server::Server;
-use relent_server::config::{Config, LogConfig, LogFormat, Override, StoreChoice};
+use relent_server::config::{Config, LogConfig, LogFormat, StoreConfig, StorePlace};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use crate::Ended;
+use crate::settings::SettingArgs;
 
 /// Run the service
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) settings: SettingArgs,
-}
-
-/// Where settings come from besides the environment.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SettingArgs {
-    /// Where the API listens; port 0 picks a free one [default: 127.0.0.1:8717]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Option<String>,
-    /// The data directory [default: ./relent-data]
-    #[arg(long, value_name = "DIRECTORY")]
-    data: Option<String>,
-    /// Where tasks wait: `sqlite:` in the data directory, or `memory:` for trials [default: sqlite:]
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-    /// A TOML file with settings; `relent config` prints every one
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Set anything, as in `--set server.grace_ms=5000`
-    #[arg(long, value_name = "SECTION.KEY=VALUE")]
-    set: Vec<String>,
-}
-
-impl SettingArgs {
-    /// Everything that was said, here and in the environment.
-    pub(crate) fn load(&self) -> anyhow::Result<Config> {
-        let short = [
-            ("--listen", "server.listen", &self.listen),
-            ("--data", "store.data", &self.data),
-            ("--store", "store.url", &self.store),
-        ];
-        let short = short.into_iter().filter_map(|(flag, key, value)| {
-            value.as_ref().map(|value| Override::new(flag, key, value.as_str()))
-        });
-        let overrides: Vec<Override> =
-            short.chain(self.set.iter().map(|text| Override::from_set(text))).collect();
-        // Names and values that are not Unicode are nobody's settings.
-        let env = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        Ok(Config::load(self.config.as_deref(), env, &overrides)?)
-    }
+    settings: SettingArgs,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
@@ -81,7 +40,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let data = place(&config.store);
-    let store = config.open_store().context("cannot open the store")?;
+    let store = config.store.open().context("cannot open the store")?;
     let server = Server::start(store, config.server).await?;
     let mut stdout = io::stdout();
     writeln!(stdout, "listening on http://{}", server.address())?;
@@ -137,13 +96,10 @@ fn start_log(log: &LogConfig) -> anyhow::Result<()> {
 }
 
 /// Where the data lives, for people.
-fn place(store: &StoreChoice) -> String {
-    match store {
-        StoreChoice::Memory => "data in memory only: it is gone when the server stops".to_owned(),
-        StoreChoice::Sqlite { data, .. } => {
-            let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
-            format!("data in {}", data.display())
-        }
+fn place(store: &StoreConfig) -> String {
+    match store.place {
+        StorePlace::Memory => "data in memory only: it is gone when the server stops".to_owned(),
+        _ => format!("data in {store}"),
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use relent_policy::{Decision, Fault, Gates, Outcome, Pass, Refusal, Timestamp, Turn, decide};
 use relent_store::{
-    AttemptRecord, Claimed, Ended, Error, Phases, Record, Recorded, Swept, SweptBecause, Then,
-    Waiting,
+    AttemptRecord, Claimed, Ended, Error, Phases, PolicyKey, Record, Recorded, Swept, SweptBecause,
+    Then, Waiting,
 };
 
 use crate::egress::{Answer, Outgoing};
@@ -37,7 +37,7 @@ pub(crate) async fn run(service: Arc<Service>, lane: Arc<Lane>, claimed: Claimed
 }
 
 async fn attempt(service: &Service, lane: &Arc<Lane>, claimed: Claimed, pass: Pass) {
-    let Some(known) = service.policies.get(claimed.policy) else {
+    let Some(known) = policy(service, claimed.policy).await else {
         tracing::error!(task = %claimed.lease.task, policy = %claimed.policy, "a task's policy is unknown");
         lane.abandon(pass, service.store.now());
         return;
@@ -149,7 +149,7 @@ async fn called_off(
 /// Decides about a task that was taken over: a lost attempt, or a deadline that passed while it
 /// waited.
 pub(crate) async fn take_over(service: &Service, swept: Swept) {
-    let Some(known) = service.policies.get(swept.policy) else {
+    let Some(known) = policy(service, swept.policy).await else {
         tracing::error!(task = %swept.lease.task, policy = %swept.policy, "a task's policy is unknown");
         return;
     };
@@ -184,11 +184,20 @@ pub(crate) async fn take_over(service: &Service, swept: Swept) {
     let record = Record { lease: swept.lease, attempt, then };
     if write_down(service, record).await == Some(Recorded::Applied)
         && let Then::Exhaust { because } = then
-        && let Some(lane) = service.lanes.get(swept.lane)
+        && let Ok(Some(lane)) = service.lane_of_id(swept.lane).await
     {
         service.metrics.exhausted(&lane.dependency);
         service.events.task(TaskEvent::Exhausted { because }, task, generation, &lane, now);
     }
+}
+
+/// A task's policy. One that cannot be looked up is as good as unknown: its lease runs out, and
+/// somebody takes the task over.
+async fn policy(service: &Service, key: PolicyKey) -> Option<Arc<KnownPolicy>> {
+    service.policy(key).await.unwrap_or_else(|error| {
+        tracing::error!(%error, policy = %key, "could not look for a policy");
+        None
+    })
 }
 
 /// The decision as the attempt log and as the task's next state.

@@ -18,10 +18,7 @@
 //! ```
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use relent_store::{MemoryStore, OpenError, SqliteOptions, SqliteStore, Store};
+use std::path::Path;
 
 use self::settings::Settings;
 use crate::ServerOptions;
@@ -30,8 +27,10 @@ mod meaning;
 mod problems;
 mod settings;
 mod sources;
+mod stores;
 
 pub use problems::{ConfigProblem, ConfigProblems};
+pub use stores::{OpenStoreError, StoreConfig, StorePlace, StoreUrl};
 
 /// Every key with its default and what it is for, as TOML.
 pub const DEFAULT: &str = include_str!("../config.default.toml");
@@ -42,28 +41,10 @@ pub struct Config {
     /// What the service itself is told.
     pub server: ServerOptions,
     /// Where tasks wait.
-    pub store: StoreChoice,
-    /// How many lanes there may be.
-    pub lanes_max: u32,
+    pub store: StoreConfig,
     /// What is logged, and how.
     pub log: LogConfig,
     settings: Settings,
-}
-
-/// Where tasks wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreChoice {
-    /// In a data directory on this machine.
-    Sqlite {
-        /// The directory.
-        data: PathBuf,
-        /// How much of the file is kept in memory.
-        cache_bytes: u64,
-        /// How large the file may become.
-        size_bytes_max: Option<u64>,
-    },
-    /// In memory, for trials: nothing is kept.
-    Memory,
 }
 
 /// What is logged, and how.
@@ -137,26 +118,6 @@ impl Config {
     /// The whole configuration as TOML, with a note wherever it is not the default.
     pub fn effective(&self) -> String {
         self.settings.as_toml()
-    }
-
-    /// Opens the store.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be opened, or somebody else has it open.
-    pub fn open_store(&self) -> Result<Arc<dyn Store>, OpenError> {
-        Ok(match &self.store {
-            StoreChoice::Memory => Arc::new(MemoryStore::new()),
-            StoreChoice::Sqlite { data, cache_bytes, size_bytes_max } => {
-                let options = SqliteOptions {
-                    lanes_max: self.lanes_max,
-                    cache_bytes: *cache_bytes,
-                    size_bytes_max: *size_bytes_max,
-                    ..SqliteOptions::default()
-                };
-                Arc::new(SqliteStore::open(data, options)?)
-            }
-        })
     }
 }
 

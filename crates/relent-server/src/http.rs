@@ -55,6 +55,26 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
+/// What a node answers that takes no tasks.
+pub(crate) fn worker_router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .fallback(worker_only)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(service)
+}
+
+async fn worker_only() -> Refused {
+    Problem::new(
+        Code::NotFound,
+        "this node has the worker role only: it answers /livez, /readyz and /metrics; ask a node \
+         with the api role",
+    )
+    .into()
+}
+
 async fn no_such_route() -> Refused {
     Problem::new(
         Code::NotFound,

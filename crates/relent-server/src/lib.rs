@@ -11,6 +11,7 @@ pub mod egress;
 mod events;
 mod http;
 mod lanes;
+mod lookup;
 mod metrics;
 mod policies;
 mod preview;
@@ -20,4 +21,4 @@ mod service;
 mod under_way;
 mod upkeep;
 
-pub use server::{Server, ServerOptions, StartError};
+pub use server::{Roles, Server, ServerOptions, StartError};

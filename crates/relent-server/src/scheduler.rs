@@ -58,6 +58,9 @@ impl Inbox {
     /// A place of this lane is free, or people changed it.
     pub(crate) fn freed(&self, lane: LaneId) {
         let mut told = self.lock();
+        if told.stop {
+            return;
+        }
         if told.freed.last() != Some(&lane) {
             told.freed.push(lane);
         }
@@ -99,6 +102,9 @@ impl Inbox {
 impl DueListener for Inbox {
     fn due(&self, dues: &[LaneDue]) {
         let mut told = self.lock();
+        if told.stop {
+            return;
+        }
         told.dues.extend_from_slice(dues);
         self.wake(told);
     }
@@ -246,8 +252,9 @@ impl Scheduler<'_> {
             let Some(key) = self.lines.take(now) else { break };
             let turn = key.turn();
             let Some(lane) = self.service.lanes.get(key.lane) else {
-                // Opened a moment ago: whoever opens a lane tells again once it is in the book.
+                // Opened a moment ago, here or elsewhere: it is told again once it is in the book.
                 self.lines.hold(key, Timestamp::MAX, now);
+                self.runtime.spawn(meet(Arc::clone(self.service), key.lane));
                 continue;
             };
             let room = free[place(turn)].min(QUANTUM);
@@ -315,6 +322,22 @@ impl Scheduler<'_> {
             self.lines.let_go(lane, now);
         }
         self.put_back(now);
+    }
+}
+
+/// Looks a lane up until the store has answered.
+async fn meet(service: Arc<Service>, lane: LaneId) {
+    loop {
+        match service.lane_of_id(lane).await {
+            // Also if somebody else had put it into the book before the line was held.
+            Ok(Some(_)) => return service.inbox.freed(lane),
+            Ok(None) => return tracing::error!(%lane, "a task's lane is unknown"),
+            Err(error) => tracing::error!(%error, %lane, "could not look for a lane"),
+        }
+        if service.draining.load(Ordering::Relaxed) {
+            return;
+        }
+        tokio::time::sleep(STORE_PAUSE).await;
     }
 }
 

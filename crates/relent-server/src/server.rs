@@ -19,6 +19,7 @@ use crate::egress::{Egress, EgressError, EgressRules};
 use crate::events::Events;
 use crate::http;
 use crate::lanes::LaneBook;
+use crate::lookup::Looks;
 use crate::metrics::Metrics;
 use crate::policies::PolicyBook;
 use crate::scheduler::{self, Inbox, Places};
@@ -30,11 +31,13 @@ use crate::upkeep;
 ///
 /// # Default
 ///
-/// Listens on 127.0.0.1:8717; 4,096 connections, 4,096 attempts in flight; 30 s of grace.
+/// Listens on 127.0.0.1:8717; takes tasks and makes attempts; 4,096 connections, 4,096 attempts in flight; 30 s of grace.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Where it listens; port 0 picks a free one.
     pub listen: SocketAddr,
+    /// What this node does.
+    pub roles: Roles,
     /// Its name in metrics.
     pub service: String,
     /// Connections that are served at once.
@@ -55,6 +58,7 @@ impl Default for ServerOptions {
     fn default() -> ServerOptions {
         ServerOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 8717)),
+            roles: Roles::default(),
             service: "relent".to_owned(),
             connections_max: 4_096,
             attempts_in_flight_max: 4_096,
@@ -63,6 +67,25 @@ impl Default for ServerOptions {
             egress: EgressRules::default(),
             retention: Retention::default(),
         }
+    }
+}
+
+/// What a node does. One that does not take tasks still tells whether it is well.
+///
+/// # Default
+///
+/// Both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// Takes tasks, and answers.
+    pub api: bool,
+    /// Makes attempts, takes over lost work, and deletes what is old.
+    pub worker: bool,
+}
+
+impl Default for Roles {
+    fn default() -> Roles {
+        Roles { api: true, worker: true }
     }
 }
 
@@ -97,7 +120,8 @@ pub struct Server {
     stop: watch::Sender<bool>,
     door: JoinHandle<()>,
     upkeep: Vec<JoinHandle<()>>,
-    scheduler: std::thread::JoinHandle<()>,
+    /// `None` on a node that makes no attempts.
+    scheduler: Option<std::thread::JoinHandle<()>>,
 }
 
 /// How often a stopping service looks whether its attempts have ended.
@@ -119,6 +143,7 @@ impl Server {
         let service = Arc::new(Service {
             policies: PolicyBook::default(),
             lanes: LaneBook::default(),
+            looks: Looks::default(),
             egress: Egress::new(options.egress)?,
             inbox: Arc::new(Inbox::default()),
             places: Places::new(options.attempts_in_flight_max),
@@ -130,16 +155,23 @@ impl Server {
             draining: AtomicBool::new(false),
             store,
         });
-        take_up(&service).await?;
+        let Roles { api, worker } = options.roles;
+        take_up(&service, worker).await?;
 
         let (stop, stopping) = watch::channel(false);
-        let scheduler = start_scheduler(&service).map_err(StartError::Thread)?;
-        let upkeep = vec![
-            tokio::spawn(upkeep::sweep(Arc::clone(&service), stopping.clone())),
-            tokio::spawn(upkeep::save_lanes(Arc::clone(&service), stopping.clone())),
-            tokio::spawn(upkeep::prune(Arc::clone(&service), options.retention, stopping.clone())),
-        ];
-        let router = http::router(Arc::clone(&service));
+        let save_lanes = upkeep::save_lanes(Arc::clone(&service), stopping.clone());
+        let mut upkeep = vec![tokio::spawn(save_lanes)];
+        let mut scheduler = None;
+        if worker {
+            scheduler = Some(start_scheduler(&service).map_err(StartError::Thread)?);
+            let sweep = upkeep::sweep(Arc::clone(&service), stopping.clone());
+            let prune = upkeep::prune(Arc::clone(&service), options.retention, stopping.clone());
+            upkeep.extend([tokio::spawn(sweep), tokio::spawn(prune)]);
+        }
+        let router = match api {
+            true => http::router(Arc::clone(&service)),
+            false => http::worker_router(Arc::clone(&service)),
+        };
         let door = http::accept::serve(listener, router, options.connections_max, stopping);
         let door = tokio::spawn(door);
         Ok(Server { service, address, grace: options.grace, stop, door, upkeep, scheduler })
@@ -160,8 +192,10 @@ impl Server {
         let Server { service, grace, stop, door, upkeep, scheduler, .. } = self;
         service.draining.store(true, Ordering::Relaxed);
         service.inbox.stop();
-        // The round that is under way ends with a claim, which is not waited for in async code.
-        let _ = tokio::task::spawn_blocking(move || scheduler.join()).await;
+        if let Some(scheduler) = scheduler {
+            // The round that is under way ends with a claim, which is not waited for in async code.
+            let _ = tokio::task::spawn_blocking(move || scheduler.join()).await;
+        }
         let drained = tokio::time::timeout(grace, async {
             while service.places.taken() > 0 {
                 tokio::time::sleep(DRAIN_LOOK).await;
@@ -182,22 +216,22 @@ impl Server {
     }
 }
 
-/// Takes up what the store has: policies, lanes, and when what is due.
-async fn take_up(service: &Arc<Service>) -> Result<(), StoreError> {
+/// Takes up what the store has: policies, lanes, and for a worker when what is due.
+async fn take_up(service: &Arc<Service>, worker: bool) -> Result<(), StoreError> {
+    if !worker {
+        // Nobody would read what it is told.
+        service.inbox.stop();
+    }
     let tenants = [TenantId::default_tenant()];
     service.policies.load(service.store.as_ref(), &tenants).await?;
     for record in service.store.lanes().await? {
-        let Some(known) = service.policies.get(record.policy) else {
-            return Err(StoreError::Damaged(format!(
-                "{} refers to {}, which is not there",
-                record.id, record.policy
-            )));
-        };
-        service.lanes.add(record, &known.policy);
+        service.take_lane(record).await?;
     }
-    service.store.listen(Arc::clone(&service.inbox) as _);
-    let dues = service.store.lines().await?;
-    relent_store::DueListener::due(service.inbox.as_ref(), &dues);
+    if worker {
+        service.store.listen(Arc::clone(&service.inbox) as _);
+        let dues = service.store.lines().await?;
+        relent_store::DueListener::due(service.inbox.as_ref(), &dues);
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use relent_store::{Error, Store, TenantId};
 use crate::egress::Egress;
 use crate::events::Events;
 use crate::lanes::{Finished, Lane, LaneBook};
+use crate::lookup::Looks;
 use crate::metrics::Metrics;
 use crate::policies::{KnownPolicy, PolicyBook};
 use crate::scheduler::{Inbox, Places};
@@ -21,6 +22,7 @@ pub(crate) struct Service {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policies: PolicyBook,
     pub(crate) lanes: LaneBook,
+    pub(crate) looks: Looks,
     pub(crate) egress: Egress,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) places: Places,
@@ -45,12 +47,7 @@ impl Service {
             return Ok(lane);
         }
         let record = self.store.open_lane(tenant, dependency, opened_by.key).await?;
-        let rules = self.policies.get(record.policy);
-        let rules = rules.as_deref().unwrap_or(opened_by);
-        let lane = self.lanes.add(record, &rules.policy);
-        // Its first task may have become due before the lane was in the book.
-        self.inbox.freed(lane.id);
-        Ok(lane)
+        self.take_lane(record).await
     }
 
     /// Tells of a breaker that an attempt has opened or closed.

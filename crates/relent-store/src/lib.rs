@@ -29,6 +29,7 @@ mod policy;
 mod postgres;
 mod sqlite;
 mod task;
+mod version;
 
 pub use assurance::{Assurance, Finding, Severity, Survival, Survives};
 pub use attempt::{AttemptRecord, Ended, Phases, Record, Recorded, Then};
@@ -48,3 +49,4 @@ pub use task::{
     Cancelled, Enqueued, FirstAttempt, NewTask, Redrive, Redriven, Retention, State, StoredRequest,
     TaskRecord, Waiting,
 };
+pub use version::Migrated;

@@ -61,6 +61,7 @@ pub use self::place::ConnectError;
 use self::place::{Place, Role};
 use crate::contract::{Answer, DueListener, Store};
 use crate::error::Error;
+use crate::version::Migrated;
 
 const NUMBER: &str = "SELECT nextval('relent.nodes')::int";
 const DROP_PATIENCE: Duration = Duration::from_secs(10);
@@ -69,7 +70,7 @@ const DROP_PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// # Default
 ///
-/// - the schema `relent`, which is made if it is not there
+/// - the schema `relent`, which is made if it is not there, and brought up to date
 /// - the database's time
 /// - 4 connections beside the four that every node has
 /// - 100,000 lanes
@@ -81,6 +82,8 @@ const DROP_PATIENCE: Duration = Duration::from_secs(10);
 pub struct PostgresOptions {
     /// Whose tables: 1 to 40 characters of `a-z`, `0-9` and `_`.
     pub schema: String,
+    /// Whether the tables are made and brought up to date; if not, they must be so already.
+    pub migrate: bool,
     /// Another clock, for tests and simulations.
     pub clock: Option<Arc<dyn Fn() -> Timestamp + Send + Sync>>,
     /// How many connections look and change a little.
@@ -107,6 +110,7 @@ impl Default for PostgresOptions {
     fn default() -> PostgresOptions {
         PostgresOptions {
             schema: "relent".to_owned(),
+            migrate: true,
             clock: None,
             connections_max: 4,
             lanes_max: 100_000,
@@ -124,6 +128,7 @@ impl fmt::Debug for PostgresOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
             .field("schema", &self.schema)
+            .field("migrate", &self.migrate)
             .field("clock", &self.clock.as_ref().map(|_| ".."))
             .field("connections_max", &self.connections_max)
             .field("lanes_max", &self.lanes_max)
@@ -159,8 +164,8 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached or refuses, or when a later version of relent has made the
-    /// tables.
+    /// When the server cannot be reached or refuses, when a later version of relent has made the
+    /// tables, or when they are of an earlier one and are not to be touched.
     pub fn connect(url: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
         let place = Arc::new(Place::new(url, &options)?);
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -190,6 +195,17 @@ impl PostgresStore {
         Ok(PostgresStore { node, runtime: handle, end, ended, thread: Some(thread) })
     }
 
+    /// Makes the tables, or brings them up to date, and does nothing else. Blocks until that is done.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached or refuses, or when a later version of relent has made the
+    /// tables.
+    pub fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, ConnectError> {
+        let place = Place::new(url, options)?;
+        alone(async move { schema::migrate(&place).await })
+    }
+
     fn ask<T, F>(&self, operation: impl FnOnce(Arc<Node>) -> F) -> Answer<'_, T>
     where
         T: Send + 'static,
@@ -206,9 +222,22 @@ impl PostgresStore {
     }
 }
 
-/// Brings the tables up to date, and the node into being.
+/// Runs something short to its end, on a thread of its own: whoever asks may be on a runtime.
+fn alone<T: Send>(
+    what: impl Future<Output = Result<T, ConnectError>> + Send,
+) -> Result<T, ConnectError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(ConnectError::Thread)?;
+    let gone = || ConnectError::Unavailable("its thread has ended".to_owned());
+    thread::scope(|scope| scope.spawn(|| runtime.block_on(what)).join().map_err(|_| gone())?)
+}
+
+/// Sees to the tables, and brings the node into being.
 async fn open(place: Arc<Place>, options: &PostgresOptions) -> Result<Node, ConnectError> {
-    schema::migrate(&place).await?;
+    match options.migrate {
+        true => drop(schema::migrate(&place).await?),
+        false => schema::check(&place).await?,
+    }
     let failed = |failure: Failure| ConnectError::Unavailable(failure.into_text());
     let clock = Clock::new(options.clock.clone());
     let mut link = Link::new(Arc::clone(&place), Role::Plain);

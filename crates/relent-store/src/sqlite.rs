@@ -47,11 +47,13 @@ use self::schema::Place;
 use self::writer::{Clock, Listener, Turns, Writer};
 use crate::clock::StoreClock;
 use crate::contract::{DueListener, Store};
+use crate::version::Migrated;
 
 /// How an embedded store is opened.
 ///
 /// # Default
 ///
+/// - tables are made, and brought up to date
 /// - the time of a [`StoreClock`] that shows no earlier time than the latest in the file
 /// - due within 20 minutes: in memory
 /// - 800,000 keys in memory, the older ones on disk
@@ -61,6 +63,8 @@ use crate::contract::{DueListener, Store};
 /// - no limit on the file's size but the disk's
 #[derive(Clone)]
 pub struct SqliteOptions {
+    /// Whether the tables are made and brought up to date; if not, they must be so already.
+    pub migrate: bool,
     /// Another clock, for tests and simulations.
     pub clock: Option<Arc<dyn Fn() -> Timestamp + Send + Sync>>,
     /// How far ahead due tasks are kept in memory.
@@ -82,6 +86,7 @@ pub struct SqliteOptions {
 impl Default for SqliteOptions {
     fn default() -> SqliteOptions {
         SqliteOptions {
+            migrate: true,
             clock: None,
             horizon: Duration::from_secs(20 * 60),
             keys_in_memory_max: 800_000,
@@ -97,6 +102,7 @@ impl Default for SqliteOptions {
 impl fmt::Debug for SqliteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteOptions")
+            .field("migrate", &self.migrate)
             .field("clock", &self.clock.as_ref().map(|_| ".."))
             .field("horizon", &self.horizon)
             .field("keys_in_memory_max", &self.keys_in_memory_max)
@@ -138,15 +144,15 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// When another process has it open, when a later version of relent has written it, or when the
-    /// system or SQLite refuses.
+    /// When another process has it open, when a later version of relent has written it, when an
+    /// earlier one has and it is not to be touched, or when the system or SQLite refuses.
     pub fn open(directory: &Path, options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         let lock = schema::lock(directory)?;
         let cache_kib = options.cache_bytes / 1_024;
         let place = Place::new(directory, options.size_bytes_max, cache_kib);
         let failed = |source| OpenError::Sqlite { file: place.file.clone(), source };
         let wal_pages = Arc::new(AtomicU64::new(0));
-        let connection = place.open(&wal_pages)?;
+        let (connection, _) = place.open(&wal_pages, options.migrate)?;
         let clock = clock(options.clock, load::latest_at(&connection).map_err(failed)?);
         let limits = (rows::nanos(options.horizon), options.keys_in_memory_max);
         let state =
@@ -184,6 +190,19 @@ impl SqliteStore {
         });
         let lanes_max = options.lanes_max;
         Ok(SqliteStore { queue, reads, listener, clock, lanes_max, writer: Some(writer) })
+    }
+
+    /// Makes the tables, or brings them up to date, and does nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](SqliteStore::open).
+    pub fn migrate(directory: &Path, options: &SqliteOptions) -> Result<Migrated, OpenError> {
+        let _lock = schema::lock(directory)?;
+        let cache_kib = options.cache_bytes / 1_024;
+        let place = Place::new(directory, options.size_bytes_max, cache_kib);
+        let (_, migrated) = place.open(&Arc::default(), true)?;
+        Ok(migrated)
     }
 }
 

@@ -23,28 +23,28 @@ use crate::rig::{Relent, soon};
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
-struct Ran {
+pub(crate) struct Ran {
     code: i32,
-    stdout: String,
-    stderr: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
     /// What it printed, when it ended as it should.
     #[track_caller]
-    fn exit(self, code: i32) -> Ran {
+    pub(crate) fn exit(self, code: i32) -> Ran {
         assert_eq!(self.code, code, "{self:?}");
         self
     }
 
     #[track_caller]
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
     /// How wide columns are does not matter.
     #[track_caller]
-    fn says(self, text: &str) -> Ran {
+    pub(crate) fn says(self, text: &str) -> Ran {
         let said = [&self.stdout, &self.stderr].map(|said| narrow(said)).concat();
         assert!(
             said.contains(&narrow(text)),
@@ -63,7 +63,7 @@ fn narrow(text: &str) -> String {
 }
 
 /// Runs a command that needs no server.
-async fn run(arguments: &[&str]) -> Ran {
+pub(crate) async fn run(arguments: &[&str]) -> Ran {
     run_with(arguments, &[], "").await
 }
 

@@ -5,5 +5,6 @@ mod cli;
 mod crash;
 mod delivery;
 mod doors;
+mod on_postgres;
 mod rig;
 mod schedule;

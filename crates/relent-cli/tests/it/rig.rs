@@ -3,6 +3,7 @@
 //! Nothing of ours is imitated. Every wait has a deadline, and what is waited for has a name.
 
 mod client;
+mod postgres;
 mod relent;
 mod script;
 mod target;
@@ -15,6 +16,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use client::{Client, Reply, has_ended, request};
+pub(crate) use postgres::Postgres;
 pub(crate) use relent::Relent;
 pub(crate) use script::{Gate, Step, answer, ok, status};
 pub(crate) use target::{Seen, Target};

@@ -1,19 +1,20 @@
 //! From settings to what they mean: addresses, durations, ranges, certificates.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use relent_api::Limits;
-use relent_store::Retention;
+use relent_store::{PostgresOptions, Retention, SqliteOptions};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::problems::{ConfigProblem, ConfigProblems};
 use super::settings::{Setting, Settings, Value};
-use super::{Config, LogConfig, LogFormat, StoreChoice};
-use crate::ServerOptions;
+use super::stores::EXPECTED;
+use super::{Config, LogConfig, LogFormat, StoreConfig, StorePlace};
 use crate::egress::{AddressRules, Cidr, EgressRules, Profile};
+use crate::{Roles, ServerOptions};
 
 /// The whole configuration, if nothing was wrong before or is now.
 pub(super) fn config(
@@ -23,6 +24,7 @@ pub(super) fn config(
     let mut read = Read { settings: &settings, problems };
     let server = ServerOptions {
         listen: listen(&mut read),
+        roles: roles(&mut read),
         service: read.name("server.service"),
         connections_max: read.size("server.connections_max", 1, 1 << 20),
         attempts_in_flight_max: read.count("scheduler.attempts_in_flight_max", 1, 1 << 20),
@@ -32,11 +34,10 @@ pub(super) fn config(
         retention: retention(&mut read),
     };
     let store = store(&mut read);
-    let lanes_max = read.count("lanes.max", 1, 10_000_000);
     let log = LogConfig { level: level(&mut read), format: format(&mut read) };
     let problems = read.problems;
     if problems.is_empty() {
-        Ok(Config { server, store, lanes_max, log, settings })
+        Ok(Config { server, store, log, settings })
     } else {
         Err(ConfigProblems::new(problems))
     }
@@ -71,6 +72,10 @@ impl<'s> Read<'s> {
                 min
             }
         }
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        self.settings.get(key).value == Value::Flag(true)
     }
 
     fn size(&mut self, key: &str, min: i64, max: i64) -> usize {
@@ -209,29 +214,76 @@ fn retention(read: &mut Read<'_>) -> Retention {
     }
 }
 
-fn store(read: &mut Read<'_>) -> StoreChoice {
-    const KEY: &str = "store.url";
-    let data = PathBuf::from(read.text("store.data"));
-    let cache_bytes = read.whole("store.cache_bytes", 1 << 20, 1 << 40).unsigned_abs();
+fn store(read: &mut Read<'_>) -> StoreConfig {
+    let (migrate, lanes_max) = (read.flag("store.migrate"), read.count("lanes.max", 1, 10_000_000));
     let size_bytes_max = read.whole("store.size_bytes_max", 0, i64::MAX).unsigned_abs();
-    let size_bytes_max = (size_bytes_max > 0).then_some(size_bytes_max);
-    let url = read.text(KEY);
-    match url {
-        "memory:" => return StoreChoice::Memory,
-        "sqlite:" if data.as_os_str().is_empty() => read.wrong("store.data", "a directory"),
-        "sqlite:" => {}
-        _ => {
-            // What follows the scheme may hold a password.
-            let origin = &read.settings.get(KEY).origin;
-            let got = match url.split_once(':') {
-                Some((scheme, _)) => format!("\"{scheme}:…\""),
-                None => format!("{url:?}"),
-            };
-            let expected = "\"sqlite:\" (in the data directory) or \"memory:\" (for trials)";
-            read.problems.push(ConfigProblem::wrong(origin, KEY, expected, &got));
-        }
+    StoreConfig {
+        place: store_place(read),
+        sqlite: SqliteOptions {
+            migrate,
+            lanes_max,
+            cache_bytes: read.whole("store.cache_bytes", 1 << 20, 1 << 40).unsigned_abs(),
+            size_bytes_max: (size_bytes_max > 0).then_some(size_bytes_max),
+            ..SqliteOptions::default()
+        },
+        postgres: PostgresOptions {
+            migrate,
+            lanes_max,
+            schema: schema(read),
+            connections_max: read.size("store.postgres.connections_max", 1, 1_000),
+            queue_max: read.size("store.postgres.queue_max", 1, 1 << 20),
+            queue_bytes_max: read.size("store.postgres.queue_bytes_max", 1 << 20, 1 << 34),
+            listen: read.flag("store.postgres.listen"),
+            prepare: read.flag("store.postgres.prepare"),
+            statement_timeout: read.millis("store.postgres.statement_timeout_ms", 100, HOUR_MS),
+            root_certificates: match read.text("store.postgres.root_certificates_file") {
+                "" => None,
+                file => Some(PathBuf::from(file)),
+            },
+            ..PostgresOptions::default()
+        },
     }
-    StoreChoice::Sqlite { data, cache_bytes, size_bytes_max }
+}
+
+fn store_place(read: &mut Read<'_>) -> StorePlace {
+    const KEY: &str = "store.url";
+    let (url, data) = (read.text(KEY), read.text("store.data"));
+    if url == "sqlite:" && data.is_empty() {
+        read.wrong("store.data", "a directory");
+    }
+    StorePlace::from_url(url, Path::new(data)).unwrap_or_else(|| {
+        // What follows the scheme may hold a password.
+        let got = match url.split_once(':') {
+            Some((scheme, _)) => format!("\"{scheme}:…\""),
+            None => format!("{url:?}"),
+        };
+        let origin = &read.settings.get(KEY).origin;
+        read.problems.push(ConfigProblem::wrong(origin, KEY, EXPECTED, &got));
+        StorePlace::Memory
+    })
+}
+
+fn schema(read: &mut Read<'_>) -> String {
+    const KEY: &str = "store.postgres.schema";
+    let name = read.text(KEY);
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let starts_well = name.starts_with(|c: char| !c.is_ascii_digit());
+    if !starts_well || name.len() > 40 || !name.chars().all(allowed) {
+        read.wrong(KEY, "1 to 40 characters of a-z, 0-9 and _");
+    }
+    name.to_owned()
+}
+
+fn roles(read: &mut Read<'_>) -> Roles {
+    const KEY: &str = "server.roles";
+    let Value::Texts(texts) = &read.settings.get(KEY).value else { return Roles::default() };
+    let has = |role: &str| texts.iter().any(|text| text == role);
+    let roles = Roles { api: has("api"), worker: has("worker") };
+    let is_known = |text: &String| text == "api" || text == "worker";
+    if texts.is_empty() || !texts.iter().all(is_known) {
+        read.wrong(KEY, "\"api\", \"worker\" or both");
+    }
+    roles
 }
 
 fn format(read: &mut Read<'_>) -> LogFormat {

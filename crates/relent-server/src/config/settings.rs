@@ -9,12 +9,14 @@ use toml::Table;
 
 use super::DEFAULT;
 use super::problems::Origin;
+use super::stores::without_password;
 
 /// A value of one of the types that settings have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
     Whole(i64),
+    Flag(bool),
     Texts(Vec<String>),
 }
 
@@ -25,21 +27,31 @@ pub(super) struct Setting {
 }
 
 /// Keys, as in `server.listen`, and what they are set to.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Settings(BTreeMap<String, Setting>);
 
 static DEFAULTS: LazyLock<BTreeMap<String, Setting>> = LazyLock::new(|| {
     let sections: Table = DEFAULT.parse().expect("the defaults are TOML: every test reads them");
-    let sections = sections.iter().filter_map(|(name, table)| Some((name, table.as_table()?)));
-    let keys = sections.flat_map(|(section, table)| {
-        table.iter().map(move |(key, value)| (format!("{section}.{key}"), default(value)))
-    });
-    keys.collect()
+    let mut keys = BTreeMap::new();
+    collect("", &sections, &mut keys);
+    keys
 });
+
+/// The keys of a table and of the tables in it, each with its whole name.
+fn collect(section: &str, table: &Table, keys: &mut BTreeMap<String, Setting>) {
+    for (key, value) in table {
+        let key = if section.is_empty() { key.clone() } else { format!("{section}.{key}") };
+        match value {
+            toml::Value::Table(table) => collect(&key, table, keys),
+            value => drop(keys.insert(key, default(value))),
+        }
+    }
+}
 
 fn default(value: &toml::Value) -> Setting {
     let value = match value {
         toml::Value::Integer(whole) => Value::Whole(*whole),
+        toml::Value::Boolean(flag) => Value::Flag(*flag),
         toml::Value::Array(items) => {
             Value::Texts(items.iter().filter_map(|item| Some(item.as_str()?.to_owned())).collect())
         }
@@ -69,10 +81,10 @@ impl Settings {
         self.0.insert(key.to_owned(), Setting { value, origin });
     }
 
-    pub(super) fn sections() -> impl Iterator<Item = &'static str> {
-        let mut last = "";
-        let sections = DEFAULTS.keys().filter_map(|key| Some(key.split_once('.')?.0));
-        sections.filter(move |section| std::mem::replace(&mut last, section) != *section)
+    /// Whether keys begin with this.
+    pub(super) fn is_section(name: &str) -> bool {
+        let within = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        DEFAULTS.keys().any(|key| within(key))
     }
 
     /// The key that a mistyped one was probably meant to be.
@@ -81,7 +93,7 @@ impl Settings {
         // The right key under the wrong section is as near as a slip of the finger.
         let last = typed.rsplit('.').next().unwrap_or_default();
         let distance = |key: &str| {
-            let key_alone = key.split_once('.').map_or(key, |(_, key)| key);
+            let key_alone = key.rsplit('.').next().unwrap_or_default();
             let of_key = strsim::damerau_levenshtein(last, key_alone) + 1;
             strsim::damerau_levenshtein(&typed, key).min(of_key)
         };
@@ -100,6 +112,7 @@ impl Settings {
             let key = line.split_once(" = ").map(|(key, _)| format!("{section}.{key}"));
             match key.and_then(|key| self.0.get_key_value(&key)) {
                 Some((key, Setting { value, origin })) if *origin != Origin::Default => {
+                    let value = shown(key, value);
                     let key = key.rsplit('.').next().unwrap_or_default();
                     text.push_str(&format!("{key} = {value} # from {origin}"));
                 }
@@ -111,12 +124,28 @@ impl Settings {
     }
 }
 
+impl fmt::Debug for Settings {
+    /// Not the values: there may be a password among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").finish_non_exhaustive()
+    }
+}
+
+/// A value as it may be printed.
+fn shown(key: &str, value: &Value) -> Value {
+    match value {
+        Value::Text(url) if key == "store.url" => Value::Text(without_password(url)),
+        value => value.clone(),
+    }
+}
+
 impl fmt::Display for Value {
     /// As TOML writes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Text(text) => fmt::Display::fmt(&toml::Value::from(text.as_str()), f),
             Value::Whole(whole) => fmt::Display::fmt(whole, f),
+            Value::Flag(flag) => fmt::Display::fmt(flag, f),
             Value::Texts(texts) => fmt::Display::fmt(&toml::Value::from(texts.clone()), f),
         }
     }

@@ -32,30 +32,49 @@ pub(super) fn file(
     }
     for (section, table) in sections.get_ref() {
         let (line, section) = (at(section.span().start), section.get_ref().as_ref());
-        let DeValue::Table(table) = table.get_ref() else {
-            let problem = match Settings::sections().any(|known| known == section) {
-                true => ConfigProblem::wrong(&line, section, "a section", kind(table.get_ref())),
-                false => unknown(&line, section),
-            };
-            problems.push(problem);
+        match table.get_ref() {
+            DeValue::Table(table) => of_section(section, table, &line, &at, settings, problems),
+            other if Settings::is_section(section) => {
+                problems.push(ConfigProblem::wrong(&line, section, "a section", kind(other)));
+            }
+            _ => problems.push(unknown(&line, section)),
+        }
+    }
+}
+
+/// The settings of a section and of the sections in it.
+fn of_section(
+    section: &str,
+    table: &DeTable<'_>,
+    line: &Origin,
+    at: &impl Fn(usize) -> Origin,
+    settings: &mut Settings,
+    problems: &mut Vec<ConfigProblem>,
+) {
+    if table.is_empty() && !Settings::is_section(section) {
+        problems.push(unknown(line, section));
+    }
+    for (key, value) in table {
+        let line = at(key.span().start);
+        let key = format!("{section}.{}", key.get_ref());
+        if let DeValue::Table(table) = value.get_ref()
+            && Settings::is_section(&key)
+        {
+            of_section(&key, table, &line, at, settings, problems);
+            continue;
+        }
+        let Some(default) = Settings::default_of(&key) else {
+            problems.push(match Settings::is_section(&key) {
+                true => ConfigProblem::wrong(&line, &key, "a section", kind(value.get_ref())),
+                false => unknown(&line, &key),
+            });
             continue;
         };
-        if !Settings::sections().any(|known| known == section) && table.is_empty() {
-            problems.push(unknown(&line, section));
-        }
-        for (key, value) in table {
-            let line = at(key.span().start);
-            let key = format!("{section}.{}", key.get_ref());
-            let Some(default) = Settings::default_of(&key) else {
-                problems.push(unknown(&line, &key));
-                continue;
-            };
-            match typed(value.get_ref(), default) {
-                Some(value) => settings.set(&key, value, line),
-                None => {
-                    let got = kind(value.get_ref());
-                    problems.push(ConfigProblem::wrong(&line, &key, type_of(default), got));
-                }
+        match typed(value.get_ref(), default) {
+            Some(value) => settings.set(&key, value, line),
+            None => {
+                let got = kind(value.get_ref());
+                problems.push(ConfigProblem::wrong(&line, &key, type_of(default), got));
             }
         }
     }
@@ -71,10 +90,10 @@ pub(super) fn env(
     for (name, value) in ours {
         let at = Origin::Env { name: name.clone() };
         let rest = name.strip_prefix(PREFIX).unwrap_or_default();
-        let key = match rest.split_once("__") {
-            Some((section, key)) => format!("{section}.{key}").to_ascii_lowercase(),
-            None if name == LOG_VARIABLE => "log.level".to_owned(),
-            None => {
+        let key = match rest.contains("__") {
+            true => rest.replace("__", ".").to_ascii_lowercase(),
+            false if name == LOG_VARIABLE => "log.level".to_owned(),
+            false => {
                 if let Some(meant) = one_underscore(rest) {
                     problems.push(ConfigProblem::unknown(&at, &name, Some(variable(&meant))));
                 }
@@ -141,6 +160,7 @@ fn set(
 fn from_text(text: &str, default: &Value) -> Option<Value> {
     match default {
         Value::Text(_) => Some(Value::Text(text.to_owned())),
+        Value::Flag(_) => text.trim().parse().ok().map(Value::Flag),
         Value::Whole(_) => text.trim().replace('_', "").parse().ok().map(Value::Whole),
         Value::Texts(_) if text.trim().starts_with('[') => {
             let document = format!("list = {text}");
@@ -161,6 +181,7 @@ fn typed(value: &DeValue<'_>, default: &Value) -> Option<Value> {
         (DeValue::Integer(whole), Value::Whole(_)) => {
             i64::from_str_radix(whole.as_str(), whole.radix()).ok().map(Value::Whole)
         }
+        (DeValue::Boolean(flag), Value::Flag(_)) => Some(Value::Flag(*flag)),
         (DeValue::Array(items), Value::Texts(_)) => {
             let texts = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
             texts.collect::<Option<Vec<String>>>().map(Value::Texts)
@@ -173,6 +194,7 @@ fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Text(_) => "a text",
         Value::Whole(_) => "a whole number",
+        Value::Flag(_) => "true or false",
         Value::Texts(_) => "a list of texts",
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use relent_store::{PostgresOptions, SqliteOptions};
+
 use super::*;
+use crate::Roles;
 use crate::egress::Profile;
 
 fn load(file: &str, env: &[(&str, &str)], flags: &[&str]) -> Result<Config, String> {
@@ -21,10 +24,10 @@ fn load(file: &str, env: &[(&str, &str)], flags: &[&str]) -> Result<Config, Stri
 fn the_defaults_are_those_of_the_code() {
     let config = Config::load(None, std::iter::empty(), &[]).unwrap();
     assert_eq!(format!("{:?}", config.server), format!("{:?}", ServerOptions::default()));
-    let SqliteOptions { cache_bytes, size_bytes_max, lanes_max, .. } = SqliteOptions::default();
-    let data = "./relent-data".into();
-    assert_eq!(config.store, StoreChoice::Sqlite { data, cache_bytes, size_bytes_max });
-    assert_eq!(config.lanes_max, lanes_max);
+    assert_eq!(config.store.place, StorePlace::Sqlite("./relent-data".into()));
+    assert_eq!(format!("{:?}", config.store.sqlite), format!("{:?}", SqliteOptions::default()));
+    let postgres = PostgresOptions::default();
+    assert_eq!(format!("{:?}", config.store.postgres), format!("{postgres:?}"));
     assert_eq!(config.log, LogConfig { level: "info".into(), format: LogFormat::Text });
     assert_eq!(config.effective(), DEFAULT);
 }
@@ -66,7 +69,7 @@ fn texts_become_what_their_key_is() {
     assert_eq!(addresses.profile, Profile::Public);
     assert_eq!(config.server.retention.dead_letters, Duration::from_secs(3_600_000));
     assert_eq!(config.log.level, "warn,relent_server=debug");
-    assert_eq!(config.store, StoreChoice::Memory);
+    assert_eq!(config.store.place, StorePlace::Memory);
 }
 
 #[test]
@@ -78,6 +81,23 @@ fn what_holds_is_shown_with_where_it_comes_from() {
     assert!(effective.contains("\nformat = \"json\" # from --set log.format\n"), "{effective}");
     let again = load(&effective, &[], &[]).unwrap();
     assert_eq!(format!("{:?}", again.server), format!("{:?}", config.server));
+}
+
+#[test]
+fn a_store_on_postgresql_is_told_what_was_said_and_its_password_is_not() {
+    let file = "[store]\nurl = 'postgres://me:secret@db/relent'\nmigrate = false\n\
+                [store.postgres]\nschema = 'one'\nlisten = false";
+    let env = [("RELENT_STORE__POSTGRES__CONNECTIONS_MAX", "9")];
+    let config = load(file, &env, &["server.roles=worker"]).unwrap();
+    let PostgresOptions { migrate, ref schema, listen, prepare, connections_max, .. } =
+        config.store.postgres;
+    assert_eq!((migrate, &**schema, listen, prepare), (false, "one", false, true));
+    assert_eq!(connections_max, 9);
+    assert_eq!(config.server.roles, Roles { api: false, worker: true });
+    assert_eq!(config.store.to_string(), "postgres://me:***@db/relent, schema one");
+    let effective = config.effective();
+    assert!(effective.contains("\nurl = \"postgres://me:***@db/relent\" # from "), "{effective}");
+    assert!(!effective.contains("secret") && !format!("{:?}", config.store).contains("secret"));
 }
 
 /// A file, an environment, flags; and what is wrong with them.
@@ -163,8 +183,38 @@ fn a_problem_says_where_which_what_and_what_else() {
         (
             "",
             &[],
-            &["store.url=postgres://me:secret@db/relent"],
-            "--set store.url: store.url must be \"sqlite:\" (in the data directory) or \"memory:\" (for trials), got \"postgres:…\"",
+            &["store.url=mysql://me:secret@db/relent"],
+            "--set store.url: store.url must be \"sqlite:\" (in the data directory), \"sqlite:DIRECTORY\", \"postgres://…\" or \"memory:\" (for trials), got \"mysql:…\"",
+        ),
+        (
+            "[store]\npostgres = 3",
+            &[],
+            &[],
+            "relent.toml line 2: store.postgres must be a section, got a whole number",
+        ),
+        (
+            "[store.postgres]\nshema = 'x'",
+            &[],
+            &[],
+            "relent.toml line 2: there is no setting `store.postgres.shema`; did you mean `store.postgres.schema`?",
+        ),
+        (
+            "[store]\nmigrate = 1",
+            &[],
+            &[],
+            "relent.toml line 2: store.migrate must be true or false, got a whole number",
+        ),
+        (
+            "",
+            &[("RELENT_STORE__POSTGRES__SCHEMA", "My Schema")],
+            &[],
+            "RELENT_STORE__POSTGRES__SCHEMA: store.postgres.schema must be 1 to 40 characters of a-z, 0-9 and _, got \"My Schema\"",
+        ),
+        (
+            "",
+            &[],
+            &["server.roles=api,boss"],
+            "--set server.roles: server.roles must be \"api\", \"worker\" or both, got [\"api\", \"boss\"]",
         ),
         (
             "",

@@ -40,7 +40,7 @@ pub(super) async fn get(
         .filter(|task| task.state == TaskState::Exhausted)
         .ok_or_else(|| not_found(&task_id))?;
     let attempts = service.store.attempts(&tenant, id).await?.unwrap_or_default();
-    let mut task = documents::task(&service, &found, Body::Shown);
+    let mut task = documents::task(&service, &found, Body::Shown).await?;
     documents::with_last_attempt(&mut task, &attempts);
     let attempts = attempts.into_iter().map(|row| documents::attempt(&task_id, row)).collect();
     Ok(json(StatusCode::OK, &DeadLetterDocument { task, attempts }))
@@ -56,7 +56,7 @@ pub(super) async fn redrive(State(service): State<Arc<Service>>, request: Reques
     let policy = match &wanted.policy_id {
         None => None,
         Some(policy_id) => {
-            let known = service.policies.latest(&tenant, policy_id);
+            let known = service.latest_policy(&tenant, policy_id).await?;
             Some(known.ok_or_else(|| documents::unknown_policy(policy_id))?)
         }
     };
@@ -104,7 +104,7 @@ async fn tell(service: &Service, id: TaskId) {
         return;
     }
     if let Ok(Some(task)) = service.store.task(&tenant(), id).await
-        && let Some(lane) = service.lanes.get(task.lane)
+        && let Ok(Some(lane)) = service.lane_of_id(task.lane).await
     {
         service.events.task(TaskEvent::Redriven, id, task.generation, &lane, service.store.now());
     }

@@ -64,9 +64,14 @@ fn waiting_reason(service: &Service, task: &TaskRecord, now: Timestamp) -> Optio
     })
 }
 
-pub(super) fn task(service: &Service, task: &TaskRecord, body: Body) -> TaskDocument {
+pub(super) async fn task(
+    service: &Service,
+    task: &TaskRecord,
+    body: Body,
+) -> Result<TaskDocument, Refused> {
     let now = service.store.now();
-    let (policy, lane) = (service.policies.get(task.policy), service.lanes.get(task.lane));
+    let policy = service.policy(task.policy).await?;
+    let lane = service.lane_of_id(task.lane).await?;
     let mut document = TaskDocument {
         task_id: task.id.to_string(),
         status: status(task.state),
@@ -100,7 +105,7 @@ pub(super) fn task(service: &Service, task: &TaskRecord, body: Body) -> TaskDocu
     if body == Body::Shown {
         document.show_body(&task.request.body);
     }
-    document
+    Ok(document)
 }
 
 /// Adds what the last row of the attempt log knows.
@@ -167,7 +172,10 @@ pub(super) async fn page_of_tasks(
     query: &TaskQuery,
 ) -> Result<Page<TaskDocument>, Refused> {
     let page = find(service, tenant, query).await?;
-    let items = page.items.iter().map(|found| task(service, found, Body::Left)).collect();
+    let mut items = Vec::with_capacity(page.items.len());
+    for found in &page.items {
+        items.push(task(service, found, Body::Left).await?);
+    }
     Ok(Page { items, next_cursor: page.next.map(|Cursor(id)| id.to_string()) })
 }
 
@@ -181,7 +189,7 @@ pub(super) async fn find(
         None => None,
         Some(cursor) => Some(Cursor(cursor.parse().map_err(|_| bad_cursor())?)),
     };
-    let Some(filter) = filter(service, tenant, &query.filter) else {
+    let Some(filter) = filter(service, tenant, &query.filter).await? else {
         return Ok(relent_store::Page { items: Vec::new(), next: None });
     };
     let Some(key) = &query.filter.idempotency_key else {
@@ -200,33 +208,33 @@ pub(super) async fn find(
 }
 
 /// The store's filter for an API filter; `None` if nothing can meet it.
-pub(super) fn filter(
+async fn filter(
     service: &Service,
     tenant: &TenantId,
     filter: &relent_api::TaskFilter,
-) -> Option<TaskFilter> {
+) -> Result<Option<TaskFilter>, Refused> {
     let lanes = match &filter.dependency {
         None => None,
-        Some(dependency) => Some(vec![service.lanes.named(tenant, dependency)?.id]),
+        Some(dependency) => match service.lane_of_name(tenant, dependency).await? {
+            Some(lane) => Some(vec![lane.id]),
+            None => return Ok(None),
+        },
     };
     let policies = match &filter.policy_id {
         None => None,
-        Some(policy_id) => {
-            let keys = service.policies.keys_of(policy_id);
-            if keys.is_empty() {
-                return None;
-            }
-            Some(keys)
-        }
+        Some(policy_id) => match service.keys_of_policy(policy_id).await? {
+            keys if keys.is_empty() => return Ok(None),
+            keys => Some(keys),
+        },
     };
-    Some(TaskFilter {
+    Ok(Some(TaskFilter {
         states: filter.statuses.iter().copied().map(state).collect(),
         lanes,
         policies,
         created_after: filter.created_after,
         created_before: filter.created_before,
         because: filter.ended_because,
-    })
+    }))
 }
 
 fn meets(task: &TaskRecord, filter: &TaskFilter) -> bool {

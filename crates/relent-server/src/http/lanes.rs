@@ -28,7 +28,7 @@ pub(super) async fn get(
     State(service): State<Arc<Service>>,
     Path(lane_id): Path<String>,
 ) -> Handled {
-    let lane = find(&service, &lane_id)?;
+    let lane = find(&service, &lane_id).await?;
     answer(&service, &lane).await
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn resume(
 }
 
 async fn set_paused(service: &Service, lane_id: &str, paused: bool) -> Handled {
-    let lane = find(service, lane_id)?;
+    let lane = find(service, lane_id).await?;
     let changed = lane.settings().paused != paused;
     set(service, &lane, LaneSettings { paused, ..lane.settings() }).await?;
     if changed {
@@ -64,7 +64,7 @@ pub(super) async fn limits(
     Path(lane_id): Path<String>,
     request: Request,
 ) -> Handled {
-    let lane = find(&service, &lane_id)?;
+    let lane = find(&service, &lane_id).await?;
     body::kind(&request)?;
     let document = body::read(request, service.limits.request_bytes_max).await?;
     let limits = LaneLimits::parse(&document, &service.limits)?;
@@ -87,9 +87,9 @@ async fn set(service: &Service, lane: &Lane, settings: LaneSettings) -> Result<(
     Ok(())
 }
 
-fn find(service: &Service, lane_id: &str) -> Result<Arc<Lane>, Refused> {
+async fn find(service: &Service, lane_id: &str) -> Result<Arc<Lane>, Refused> {
     let id: LaneId = lane_id.parse().map_err(|_| not_found(lane_id))?;
-    let lane = service.lanes.get(id).filter(|lane| lane.tenant == tenant());
+    let lane = service.lane_of_id(id).await?.filter(|lane| lane.tenant == tenant());
     lane.ok_or_else(|| not_found(lane_id))
 }
 

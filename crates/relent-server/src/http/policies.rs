@@ -39,7 +39,7 @@ async fn store(service: &Service, request: Request, path_id: Option<&str>) -> Ha
         let detail = format!("`{policy_id}` comes with relent; register a policy under another id");
         return Err(Problem::new(Code::PolicyBuiltIn, detail).into());
     }
-    let before = service.policies.latest(&tenant, policy_id).map(|known| known.version);
+    let before = service.latest_policy(&tenant, policy_id).await?.map(|known| known.version);
     let record = service.store.put_policy(&tenant, new_policy(policy.spec())).await?;
     let known = service.policies.add(&tenant, &record)?;
     let same = before == Some(known.version);
@@ -62,8 +62,8 @@ pub(super) async fn get(
 ) -> Handled {
     let query = PolicyQuery::parse(query.as_deref().unwrap_or_default())?;
     let known = match query.version {
-        None => service.policies.latest(&tenant(), &policy_id),
-        Some(version) => service.policies.version(&tenant(), &policy_id, version),
+        None => service.latest_policy(&tenant(), &policy_id).await?,
+        Some(version) => service.policy_version(&tenant(), &policy_id, version).await?,
     };
     let known = known.ok_or_else(|| unknown_policy(&policy_id))?;
     Ok(json(StatusCode::OK, &document(&known, &service)))
@@ -75,8 +75,8 @@ pub(super) async fn delete(
     Path(policy_id): Path<String>,
 ) -> Handled {
     let tenant = tenant();
-    let known =
-        service.policies.latest(&tenant, &policy_id).ok_or_else(|| unknown_policy(&policy_id))?;
+    let known = service.latest_policy(&tenant, &policy_id).await?;
+    let known = known.ok_or_else(|| unknown_policy(&policy_id))?;
     if known.built_in {
         let detail = format!("`{policy_id}` comes with relent and cannot be deleted");
         return Err(Problem::new(Code::PolicyBuiltIn, detail).into());

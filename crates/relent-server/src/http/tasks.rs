@@ -83,10 +83,10 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
     };
     let tenant = tenant();
     // Before any lane is opened: a batch that is refused leaves nothing behind.
-    let unknown =
-        tasks.iter().find(|task| service.policies.latest(&tenant, &task.policy_id).is_none());
-    if let Some(task) = unknown {
-        return Err(documents::unknown_policy(&task.policy_id).into());
+    for task in &tasks {
+        if service.latest_policy(&tenant, &task.policy_id).await?.is_none() {
+            return Err(documents::unknown_policy(&task.policy_id).into());
+        }
     }
     let (mut new, mut about) = (Vec::with_capacity(tasks.len()), Vec::with_capacity(tasks.len()));
     for task in tasks {
@@ -133,7 +133,7 @@ async fn existing(
     if let Some(task) = service.store.task(tenant, id).await? {
         document.status = status(task.state);
         document.next_attempt_at = documents::next_attempt_at(&task);
-        if let Some(policy) = service.policies.get(task.policy) {
+        if let Some(policy) = service.policy(task.policy).await? {
             document.policy_id.clone_from(&policy.policy_id);
             document.policy_version = policy.version;
         }
@@ -209,7 +209,7 @@ impl About {
 }
 
 async fn prepare(service: &Service, tenant: &TenantId, task: NewTask) -> Result<Prepared, Refused> {
-    let Some(policy) = service.policies.latest(tenant, &task.policy_id) else {
+    let Some(policy) = service.latest_policy(tenant, &task.policy_id).await? else {
         return Err(documents::unknown_policy(&task.policy_id).into());
     };
     let lane = service.lane(tenant, task.dependency_name(), &policy).await?;
@@ -254,7 +254,7 @@ pub(super) async fn get(
 ) -> Handled {
     let task = service.store.task(&tenant(), known_id(&task_id)?).await?;
     let task = task.ok_or_else(|| not_found(&task_id))?;
-    Ok(json(StatusCode::OK, &documents::task(&service, &task, documents::Body::Left)))
+    Ok(json(StatusCode::OK, &documents::task(&service, &task, documents::Body::Left).await?))
 }
 
 /// `DELETE /retry-tasks/{taskId}`: 200 when it is cancelled, 202 while an attempt is under way.
@@ -278,11 +278,11 @@ pub(super) async fn cancel(
     };
     let task = service.store.task(&tenant, id).await?.ok_or_else(|| not_found(&task_id))?;
     if code == StatusCode::OK
-        && let Some(lane) = service.lanes.get(task.lane)
+        && let Some(lane) = service.lane_of_id(task.lane).await?
     {
         service.events.task(TaskEvent::Cancelled, id, task.generation, &lane, service.store.now());
     }
-    Ok(json(code, &documents::task(&service, &task, documents::Body::Left)))
+    Ok(json(code, &documents::task(&service, &task, documents::Body::Left).await?))
 }
 
 /// `GET /retry-tasks/{taskId}/attempts`: in order, a page at a time.

@@ -63,6 +63,16 @@ pub enum ConnectError {
         /// The latest version that is understood.
         known: i64,
     },
+    /// The tables are those of an earlier version, or not there, and are not to be touched.
+    #[error("schema `{schema}` has version {found}, expected {known}")]
+    Behind {
+        /// Which schema.
+        schema: String,
+        /// The version it has; 0 if there is nothing.
+        found: i64,
+        /// The version that is needed.
+        known: i64,
+    },
     /// The tables cannot be made or brought up to date.
     #[error("cannot bring schema `{schema}` up to date")]
     Migrate {

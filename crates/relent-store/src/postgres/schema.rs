@@ -12,6 +12,7 @@ use tokio_postgres::types::Type;
 use super::failure::describe;
 use super::link;
 use super::place::{ConnectError, Place, Role};
+use crate::version::Migrated;
 
 /// Each brings a schema from the version before to its own: the first makes version 1.
 const MIGRATIONS: &[&str] = &[
@@ -35,27 +36,50 @@ const SET_VERSION: &str = "INSERT INTO relent.meta (name, value) VALUES ('versio
 const SERVER: &str = "SELECT current_setting('server_version_num')::bigint";
 
 /// Makes or brings up to date what is in this schema.
-pub(super) async fn migrate(place: &Place) -> Result<(), ConnectError> {
-    let opened = link::open(place, Role::Plain, None).await;
-    let client = opened.map_err(|failure| ConnectError::Unavailable(failure.into_text()))?;
+pub(super) async fn migrate(place: &Place) -> Result<Migrated, ConnectError> {
+    let client = open(place).await?;
     let migrated = tokio::time::timeout(PATIENCE, migrate_with(place, &client)).await;
     migrated.map_err(|_| ConnectError::Unavailable("the schema was not made in time".to_owned()))?
 }
 
-async fn migrate_with(place: &Place, client: &Client) -> Result<(), ConnectError> {
+/// Sees that the schema is there and as it should be, and changes nothing.
+pub(super) async fn check(place: &Place) -> Result<(), ConnectError> {
+    let client = open(place).await?;
+    let found = tokio::time::timeout(PATIENCE, version(place, &client)).await;
+    let found = found.map_err(|_| ConnectError::Unavailable("it did not answer".to_owned()))?;
+    let failed = |source| ConnectError::Migrate { schema: place.schema.clone(), source };
+    let (schema, found, known) = (place.schema.clone(), found.map_err(failed)?, known());
+    match found {
+        Some(found) if found == known => Ok(()),
+        Some(found) if found > known => Err(ConnectError::Newer { schema, found, known }),
+        found => Err(ConnectError::Behind { schema, found: found.unwrap_or(0), known }),
+    }
+}
+
+/// The version that is made.
+pub(super) fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+async fn open(place: &Place) -> Result<Client, ConnectError> {
+    let opened = link::open(place, Role::Plain, None).await;
+    opened.map_err(|failure| ConnectError::Unavailable(failure.into_text()))
+}
+
+async fn migrate_with(place: &Place, client: &Client) -> Result<Migrated, ConnectError> {
     let failed = |source| ConnectError::Migrate { schema: place.schema.clone(), source };
     let server: i64 = number(client, SERVER).await.map_err(failed)?;
     if server < OLDEST_SERVER {
         let text = format!("it is version {}, expected 13 or later", server / 10_000);
         return Err(ConnectError::Unavailable(text));
     }
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let known = known();
     if version(place, client).await.map_err(failed)? == Some(known) {
-        return Ok(());
+        return Ok(Migrated { from: Some(known), to: known });
     }
     client.batch_execute(BEGIN).await.map_err(failed)?;
-    let found = version(place, client).await.map_err(failed)?;
-    let found = match found {
+    let from = version(place, client).await.map_err(failed)?;
+    let found = match from {
         Some(found) => found,
         None => {
             let schema = format!("CREATE SCHEMA IF NOT EXISTS {}", place.schema);
@@ -76,11 +100,15 @@ async fn migrate_with(place: &Place, client: &Client) -> Result<(), ConnectError
     }
     let set = place.sql(SET_VERSION);
     client.execute_typed(&set, &[(&known, Type::INT8)]).await.map_err(failed)?;
-    client.batch_execute("COMMIT").await.map_err(failed)
+    client.batch_execute("COMMIT").await.map_err(failed)?;
+    Ok(Migrated { from, to: known })
 }
 
 /// The version of the tables; `None` if there are none.
-async fn version(place: &Place, client: &Client) -> Result<Option<i64>, tokio_postgres::Error> {
+pub(super) async fn version(
+    place: &Place,
+    client: &Client,
+) -> Result<Option<i64>, tokio_postgres::Error> {
     let has_meta = client.query_typed(HAS_META, &[(&place.schema, Type::TEXT)]).await?;
     if has_meta.first().is_none_or(|row| !row.get::<_, bool>(0)) {
         return Ok(None);

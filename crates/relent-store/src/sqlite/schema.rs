@@ -19,6 +19,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::version::Migrated;
+
 const LOCK_FILE: &str = "relent.lock";
 const DATA_FILE: &str = "relent.db";
 /// "relt"
@@ -52,6 +54,16 @@ pub enum OpenError {
         /// The version it has.
         found: i64,
         /// The latest version that is understood.
+        known: i64,
+    },
+    /// It is an earlier version's, or not there, and is not to be touched.
+    #[error("`{}` has version {found}, expected {known}", file.display())]
+    Behind {
+        /// Which file.
+        file: PathBuf,
+        /// The version it has; 0 if there is nothing.
+        found: i64,
+        /// The version that is needed.
         known: i64,
     },
     /// It is a database, and not relent's.
@@ -119,8 +131,12 @@ impl Place {
     }
 
     /// Opens the file for the writer, makes or brings it up to date, and sees to it that its name
-    /// survives a power cut.
-    pub(super) fn open(&self, wal_pages: &Arc<AtomicU64>) -> Result<Connection, OpenError> {
+    /// survives a power cut. Without leave to `migrate` it must be up to date already.
+    pub(super) fn open(
+        &self,
+        wal_pages: &Arc<AtomicU64>,
+        migrate: bool,
+    ) -> Result<(Connection, Migrated), OpenError> {
         let failed = |source| OpenError::Sqlite { file: self.file.clone(), source };
         self.make_private().map_err(|source| OpenError::Io { path: self.file.clone(), source })?;
         let mut connection = self.writer(wal_pages).map_err(failed)?;
@@ -136,12 +152,15 @@ impl Place {
         if found > known {
             return Err(OpenError::Newer { file: self.file.clone(), found, known });
         }
+        if found < known && !migrate {
+            return Err(OpenError::Behind { file: self.file.clone(), found, known });
+        }
         let done = usize::try_from(found).unwrap_or_default();
-        migrate(&mut connection, done, known).map_err(failed)?;
+        bring_up_to_date(&mut connection, done, known).map_err(failed)?;
         if is_new {
             self.settle().map_err(|source| OpenError::Io { path: self.file.clone(), source })?;
         }
-        Ok(connection)
+        Ok((connection, Migrated { from: (!is_new).then_some(found), to: known }))
     }
 
     /// A connection that may write. There is one.
@@ -221,7 +240,7 @@ fn prepare(connection: &Connection, cache_kib: u64) -> rusqlite::Result<()> {
 }
 
 /// All that is missing, or nothing.
-fn migrate(connection: &mut Connection, done: usize, known: i64) -> rusqlite::Result<()> {
+fn bring_up_to_date(connection: &mut Connection, done: usize, known: i64) -> rusqlite::Result<()> {
     let missing = MIGRATIONS.get(done..).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());

@@ -1,0 +1,152 @@
+//! The service on PostgreSQL: nodes that share a database and nothing else, and its tables.
+//!
+//! A node is started with one role or both. What one node makes, another uses at once.
+
+use serde_json::json;
+
+use crate::cli::run;
+use crate::rig::{Client, Postgres, Relent, SOON, Target, ok, quick_policy, status, task, wait_until};
+
+async fn node(postgres: &Postgres, more: &[&str]) -> Relent {
+    let mut arguments = postgres.arguments();
+    arguments.extend(more.iter().map(ToString::to_string));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Relent::start_with(&arguments).await
+}
+
+async fn command(postgres: &Postgres, name: &str, more: &[&str]) -> crate::cli::Ran {
+    let mut arguments = vec![name.to_owned()];
+    arguments.extend(postgres.arguments());
+    arguments.extend(more.iter().map(ToString::to_string));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    run(&arguments).await
+}
+
+#[tokio::test]
+async fn what_one_node_takes_another_delivers() {
+    let Some(postgres) = Postgres::schema() else { return };
+    let target = Target::start().await;
+    let (api, worker) =
+        (node(&postgres, &["--role", "api"]).await, node(&postgres, &["--role", "worker"]).await);
+    let client = api.client();
+    // Neither the policy nor the lane was there when the worker started.
+    client.register(&quick_policy("fresh", 3)).await;
+    target.on("/flaky", [status(503), ok()]);
+    let id = client.create(&task(&target.url("/flaky"), "k", "fresh")).await;
+    let ended = client.until_status(&id, "SUCCEEDED").await;
+    assert_eq!(ended["attemptNumber"], 2, "{ended:#}");
+    assert_eq!(client.attempts(&id).await.len(), 2);
+    assert_eq!(target.seen_at("/flaky").len(), 2);
+    drop(worker);
+}
+
+#[tokio::test]
+async fn a_policy_of_one_node_is_used_by_another_at_once() {
+    let Some(postgres) = Postgres::schema() else { return };
+    let target = Target::start().await;
+    let nodes = (node(&postgres, &[]).await, node(&postgres, &[]).await);
+    let (one, other) = (nodes.0.client(), nodes.1.client());
+    for round in 0..10 {
+        let (policy_id, path) = (format!("p{round}"), format!("/{round}"));
+        target.on(&path, [ok()]);
+        one.register(&quick_policy(&policy_id, 3)).await;
+        let mut document = task(&target.url(&path), &format!("k{round}"), &policy_id);
+        document["dependency"] = json!(format!("dependency-{round}"));
+        let id = other.create(&document).await;
+        // And what the other made is known here: policy, lane and all.
+        let seen = one.task(&id).await;
+        assert_eq!((&seen["policyId"], &seen["policyVersion"]), (&json!(policy_id), &json!(1)));
+        assert_eq!(seen["dependency"], format!("dependency-{round}"));
+        let found = one.all(&format!("/retry-tasks?dependency=dependency-{round}")).await;
+        assert_eq!(found.len(), 1);
+        let lane = seen["laneId"].as_str().unwrap();
+        one.get(&format!("/lanes/{lane}")).await.expect(200);
+        one.until_status(&id, "SUCCEEDED").await;
+        assert_eq!(target.seen_at(&path).len(), 1);
+    }
+    assert_eq!(other.get("/retry-policies/nobody-made-it").await.problem(404), "policy_not_found");
+}
+
+#[tokio::test]
+async fn a_worker_answers_for_its_health_only() {
+    let Some(postgres) = Postgres::schema() else { return };
+    let worker = node(&postgres, &["--role", "worker"]).await;
+    let client = worker.client();
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
+    for path in ["/retry-tasks", "/lanes", "/events", "/nothing"] {
+        let reply = client.get(path).await;
+        assert_eq!(reply.problem(404), "not_found");
+        assert!(reply.text().contains("worker role only"), "{}", reply.text());
+    }
+    let refused = client.post("/retry-tasks", &task("http://127.0.0.1:9/", "k", "webhook")).await;
+    assert_eq!(refused.problem(404), "not_found");
+}
+
+#[tokio::test]
+async fn an_api_node_makes_no_attempts() {
+    let Some(postgres) = Postgres::schema() else { return };
+    let target = Target::start().await;
+    target.on("/later", [ok()]);
+    let mut api = node(&postgres, &["--role", "api"]).await;
+    let id = api.client().create(&task(&target.url("/later"), "k", "webhook")).await;
+    // Long past due, and with a sweep's chance to run: it still waits.
+    let due_for = |task: &serde_json::Value| {
+        let since = task["nextAttemptAt"].as_u64().unwrap();
+        let now = std::time::SystemTime::now();
+        crate::rig::millis(now) - u64_to_f64(since)
+    };
+    wait_until(SOON, "the task is due for two seconds", async || {
+        (due_for(&api.client().task(&id).await) > 2_000.0).then_some(())
+    })
+    .await;
+    assert_eq!(api.client().task(&id).await["status"], "PENDING");
+    assert!(target.seen_at("/later").is_empty());
+    api.sigterm();
+    assert_eq!(api.ended().await.code(), Some(0));
+    let worker = node(&postgres, &["--role", "worker"]).await;
+    target.until_seen("/later", 1).await;
+    drop(worker);
+}
+
+fn u64_to_f64(value: u64) -> f64 {
+    std::time::Duration::from_millis(value).as_secs_f64() * 1_000.0
+}
+
+#[tokio::test]
+async fn tables_are_made_by_migrate_or_by_serve() {
+    let Some(postgres) = Postgres::schema() else { return };
+    let late = ["--listen", "127.0.0.1:0", "--set", "store.migrate=false"];
+    let refused = command(&postgres, "serve", &late).await.exit(2);
+    let refused = refused.says("`relent migrate` brings its tables up to date");
+    refused.says(&format!("schema `{}` has version 0, expected ", postgres.schema));
+    command(&postgres, "migrate", &[]).await.exit(0).says("made at version");
+    command(&postgres, "migrate", &[]).await.exit(0).says("already");
+    let relent = node(&postgres, &["--set", "store.migrate=false"]).await;
+    relent.client().get("/readyz").await;
+    drop(relent);
+    // As an earlier version has left it.
+    let schema = &postgres.schema;
+    postgres.run(&format!("UPDATE {schema}.meta SET value = 99 WHERE name = 'version'"));
+    command(&postgres, "migrate", &[]).await.exit(2).says("has version 99, expected");
+    command(&postgres, "serve", &late).await.exit(2).says("has version 99, expected");
+}
+
+#[tokio::test]
+async fn the_password_is_nowhere() {
+    let Some(postgres) = Postgres::schema() else { return };
+    let relent = node(&postgres, &["--set", "log.level=trace"]).await;
+    wait_until(SOON, "it says where its data lives", async || {
+        let shown = postgres.url().replace("hunter2", "***");
+        relent.log().contains(&format!("data in {shown}, schema {}", postgres.schema)).then_some(())
+    })
+    .await;
+    Client::new(relent.address).get("/readyz").await;
+    assert!(!relent.log().contains("hunter2"), "{}", relent.log());
+    let printed = command(&postgres, "config", &["--effective"]).await.exit(0).says(":***@");
+    assert!(!printed.stdout.contains("hunter2") && !printed.stderr.contains("hunter2"));
+    let gone = ["migrate", "--store", "postgres://me:hunter2@127.0.0.1:1/relent"];
+    let failed = run(&gone).await.exit(2).says("cannot migrate postgres://me:***@127.0.0.1:1/relent");
+    assert!(!failed.stdout.contains("hunter2") && !failed.stderr.contains("hunter2"));
+}

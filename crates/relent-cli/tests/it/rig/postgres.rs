@@ -1,0 +1,71 @@
+//! A place in the PostgreSQL that `./test` starts: a schema of its own, gone when it is dropped.
+//!
+//! `RELENT_TEST_POSTGRES` is a connection string of a superuser. Without it a test is not run, unless
+//! `RELENT_TEST_SERVERS` says that servers are required.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, process, thread};
+
+use tokio_postgres::NoTls;
+
+#[derive(Debug)]
+pub(crate) struct Postgres {
+    server: String,
+    pub(crate) schema: String,
+}
+
+impl Postgres {
+    /// `None` if there is no server to test with.
+    pub(crate) fn schema() -> Option<Postgres> {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let Ok(server) = env::var("RELENT_TEST_POSTGRES") else {
+            let required = env::var("RELENT_TEST_SERVERS").is_ok_and(|value| value == "required");
+            assert!(!required, "servers are required, and RELENT_TEST_POSTGRES is not set");
+            eprintln!("not run: RELENT_TEST_POSTGRES is not set");
+            return None;
+        };
+        let number = LAST.fetch_add(1, Ordering::SeqCst);
+        Some(Postgres { server, schema: format!("cli_{}_{number}", process::id()) })
+    }
+
+    /// As `--store` takes it, with a password that the server does not ask for.
+    pub(crate) fn url(&self) -> String {
+        let value = |name: &str| {
+            let mut pairs = self.server.split(' ').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).unwrap().1.replace('/', "%2F")
+        };
+        let (host, user, database) = (value("host"), value("user"), value("dbname"));
+        format!("postgres://{user}:hunter2@{host}/{database}")
+    }
+
+    /// What `serve` and others are told to use it.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let set = |key: &str, value: &str| ["--set".to_owned(), format!("{key}={value}")];
+        let mut arguments = vec!["--store".to_owned(), self.url()];
+        arguments.extend(set("store.postgres.schema", &self.schema));
+        // Few connections, as many tests run at the same time.
+        arguments.extend(set("store.postgres.connections_max", "1"));
+        arguments
+    }
+
+    /// Runs a statement of a superuser. On a thread of its own, as it is also called where a runtime
+    /// must not block.
+    pub(crate) fn run(&self, sql: &str) {
+        let run = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let connected = tokio_postgres::connect(&self.server, NoTls).await;
+                let (client, connection) = connected.unwrap();
+                tokio::spawn(connection);
+                client.batch_execute(sql).await.unwrap();
+            });
+        };
+        thread::scope(|scope| scope.spawn(run).join().unwrap());
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.run(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
+    }
+}
