@@ -5,7 +5,9 @@
 use serde_json::json;
 
 use crate::cli::run;
-use crate::rig::{Client, Postgres, Relent, SOON, Target, ok, quick_policy, status, task, wait_until};
+use crate::rig::{
+    Client, Postgres, Relent, SOON, Target, ok, quick_policy, status, task, wait_until,
+};
 
 async fn node(postgres: &Postgres, more: &[&str]) -> Relent {
     let mut arguments = postgres.arguments();
@@ -147,6 +149,7 @@ async fn the_password_is_nowhere() {
     let printed = command(&postgres, "config", &["--effective"]).await.exit(0).says(":***@");
     assert!(!printed.stdout.contains("hunter2") && !printed.stderr.contains("hunter2"));
     let gone = ["migrate", "--store", "postgres://me:hunter2@127.0.0.1:1/relent"];
-    let failed = run(&gone).await.exit(2).says("cannot migrate postgres://me:***@127.0.0.1:1/relent");
+    let failed =
+        run(&gone).await.exit(2).says("cannot migrate postgres://me:***@127.0.0.1:1/relent");
     assert!(!failed.stdout.contains("hunter2") && !failed.stderr.contains("hunter2"));
 }

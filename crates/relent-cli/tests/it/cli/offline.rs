@@ -95,7 +95,7 @@ async fn the_settings_are_printed_as_they_are_and_as_they_hold() {
 async fn every_problem_of_a_configuration_is_told_before_anything_starts() {
     let directory = tempfile::tempdir().unwrap();
     let config = file(&directory, "relent.toml", "[server]\nlissten = ''\n\n[log]\nlevel = 3\n");
-    let env = [("RELENT_STORE__URL", "redis://me:secret@host")];
+    let env = [("RELENT_STORE__URL", "mysql://me:secret@host")];
     let arguments = ["serve", "--config", &config, "--listen", "here"];
     let ran = run_with(&arguments, &env, "").await.exit(2);
     assert_eq!(ran.stdout, "");
