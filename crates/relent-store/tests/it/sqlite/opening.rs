@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use relent_policy::Timestamp;
-use relent_store::{OpenError, SqliteOptions, SqliteStore, Store, Upkeep};
+use relent_store::{Migrated, OpenError, SqliteOptions, SqliteStore, Store, Upkeep};
 use rusqlite::Connection;
 
 use super::Place;
@@ -45,8 +45,24 @@ fn a_file_of_a_later_version_is_refused_and_left_alone() {
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 99).unwrap();
     for _ in 0..2 {
         let refused = SqliteStore::open(directory.path(), SqliteOptions::default()).unwrap_err();
-        assert!(matches!(refused, OpenError::Newer { found: 99, known: 1, .. }), "{refused}");
+        assert!(matches!(refused, OpenError::Newer { found: 99, known: 2, .. }), "{refused}");
     }
+}
+
+#[test]
+fn tables_are_left_alone_without_leave() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let options = SqliteOptions { migrate: false, ..SqliteOptions::default() };
+    let refused = SqliteStore::open(place, options.clone()).unwrap_err();
+    assert!(matches!(refused, OpenError::Behind { found: 0, .. }), "{refused}");
+    let made = SqliteStore::migrate(place, &options).unwrap();
+    assert_eq!((made.from, made.to >= 1), (None, true));
+    let again = SqliteStore::migrate(place, &options).unwrap();
+    assert_eq!(again, Migrated { from: Some(made.to), to: made.to });
+    let store = SqliteStore::open(place, options.clone()).unwrap();
+    assert!(matches!(SqliteStore::migrate(place, &options), Err(OpenError::InUse { .. })));
+    drop(store);
 }
 
 #[test]
