@@ -18,6 +18,7 @@ mod progress;
 mod serve;
 mod settings;
 mod sim;
+mod store;
 mod task;
 mod times;
 
@@ -40,6 +41,9 @@ enum Command {
     Serve(serve::Args),
     /// Make a store's tables, or bring them up to date
     Migrate(migrate::Args),
+    /// Say what a store guarantees
+    #[command(subcommand)]
+    Store(store::Command),
     /// Create tasks, and see what becomes of them
     #[command(subcommand)]
     Task(task::Command),
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Migrate(args) => migrate::run(&args),
+        Command::Store(command) => store::run(&command),
         Command::Task(command) => client::block_on(task::run(command)),
         Command::Policy(command) => client::block_on(policy::run(command)),
         Command::DeadLetter(command) => client::block_on(dead_letter::run(command)),

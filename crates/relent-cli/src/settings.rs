@@ -13,6 +13,9 @@ pub(crate) struct SettingArgs {
     /// What this node does: `api` takes tasks, `worker` makes attempts [default: api,worker]
     #[arg(long, value_name = "ROLES")]
     role: Option<String>,
+    /// Use a store also if it may lose acknowledged tasks; `relent store check` says whether it may
+    #[arg(long)]
+    allow_unsafe_store: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -39,8 +42,13 @@ impl SettingArgs {
     /// Everything that was said, here and in the environment.
     pub(crate) fn load(&self) -> anyhow::Result<Config> {
         self.store.load_with(&[
-            ("--listen", "server.listen", &self.listen),
-            ("--role", "server.roles", &self.role),
+            ("--listen", "server.listen", self.listen.as_deref()),
+            ("--role", "server.roles", self.role.as_deref()),
+            (
+                "--allow-unsafe-store",
+                "store.allow_unsafe",
+                self.allow_unsafe_store.then_some("true"),
+            ),
         ])
     }
 }
@@ -51,11 +59,15 @@ impl StoreArgs {
         self.load_with(&[])
     }
 
-    fn load_with(&self, more: &[(&str, &str, &Option<String>)]) -> anyhow::Result<Config> {
-        let short = [("--data", "store.data", &self.data), ("--store", "store.url", &self.store)];
-        let short = short.iter().chain(more).filter_map(|(flag, key, value)| {
-            value.as_ref().map(|value| Override::new(*flag, *key, value.as_str()))
-        });
+    fn load_with(&self, more: &[(&str, &str, Option<&str>)]) -> anyhow::Result<Config> {
+        let short = [
+            ("--data", "store.data", self.data.as_deref()),
+            ("--store", "store.url", self.store.as_deref()),
+        ];
+        let short = short
+            .iter()
+            .chain(more)
+            .filter_map(|(flag, key, value)| value.map(|value| Override::new(*flag, *key, value)));
         let overrides: Vec<Override> =
             short.chain(self.set.iter().map(|text| Override::from_set(text))).collect();
         // Names and values that are not Unicode are nobody's settings.

@@ -23,6 +23,7 @@ pub struct Assurance {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// What was looked at, as its own documentation names it: `fsync`, `appendonly`.
     pub name: &'static str,

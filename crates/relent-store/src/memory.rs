@@ -22,6 +22,7 @@ use std::time::Duration;
 use relent_policy::{BudgetSnapshot, IdempotencyKey, Timestamp};
 
 use self::state::State;
+use crate::assurance::{Assurance, Finding, Survival, Survives};
 use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::clock::StoreClock;
 use crate::contract::{Answer, Counts, DueListener, Lanes, Nodes, Policies, Store, Tasks, Upkeep};
@@ -65,6 +66,24 @@ impl MemoryStore {
             clock,
             latest: AtomicU64::new(0),
         }
+    }
+
+    /// What a store in memory guarantees.
+    pub fn examine() -> Assurance {
+        let gone = || Survives::No("nothing is kept".to_owned());
+        let finding = Finding::caution(
+            "memory",
+            "only",
+            "everything is gone when the process ends",
+            "use `sqlite:` or another store, unless this is a trial",
+        );
+        let survives = Survival {
+            our_crash: gone(),
+            store_crash: gone(),
+            power_loss: gone(),
+            failover: gone(),
+        };
+        Assurance { store: "memory", findings: vec![finding], survives }
     }
 
     /// Does what the end of the process and the opening of the store by another would do to an

@@ -22,6 +22,7 @@ mod change;
 mod claim;
 mod clock;
 mod enqueue;
+mod examine;
 mod failure;
 mod floors;
 mod hints;
@@ -59,6 +60,7 @@ use self::link::Link;
 use self::node::{Node, OPERATIONS_MAX};
 pub use self::place::ConnectError;
 use self::place::{Place, Role};
+use crate::assurance::Assurance;
 use crate::contract::{Answer, DueListener, Store};
 use crate::error::Error;
 use crate::version::Migrated;
@@ -206,6 +208,17 @@ impl PostgresStore {
         alone(async move { schema::migrate(&place).await })
     }
 
+    /// Looks at what a store in this database can guarantee, without opening it. Blocks until that is
+    /// done.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached or refuses.
+    pub fn examine(url: &str, options: &PostgresOptions) -> Result<Assurance, ConnectError> {
+        let (place, listen) = (Place::new(url, options)?, options.listen);
+        alone(async move { examine::examine(&place, listen).await })
+    }
+
     fn ask<T, F>(&self, operation: impl FnOnce(Arc<Node>) -> F) -> Answer<'_, T>
     where
         T: Send + 'static,
@@ -229,7 +242,7 @@ fn alone<T: Send>(
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ConnectError::Thread)?;
     let gone = || ConnectError::Unavailable("its thread has ended".to_owned());
-    thread::scope(|scope| scope.spawn(|| runtime.block_on(what)).join().map_err(|_| gone())?)
+    thread::scope(|scope| scope.spawn(move || runtime.block_on(what)).join().map_err(|_| gone())?)
 }
 
 /// Sees to the tables, and brings the node into being.

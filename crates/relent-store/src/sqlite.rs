@@ -12,6 +12,7 @@ mod change;
 mod claim;
 mod due;
 mod enqueue;
+mod examine;
 mod keys;
 mod lanes;
 mod list;
@@ -45,6 +46,7 @@ use self::readers::{ReadQueue, Readers};
 pub use self::schema::OpenError;
 use self::schema::Place;
 use self::writer::{Clock, Listener, Turns, Writer};
+use crate::assurance::Assurance;
 use crate::clock::StoreClock;
 use crate::contract::{DueListener, Store};
 use crate::version::Migrated;
@@ -203,6 +205,15 @@ impl SqliteStore {
         let place = Place::new(directory, options.size_bytes_max, cache_kib);
         let (_, migrated) = place.open(&Arc::default(), true)?;
         Ok(migrated)
+    }
+
+    /// Looks at what a store in this directory can guarantee, without opening it.
+    ///
+    /// # Errors
+    ///
+    /// When the directory or the file cannot be read.
+    pub fn examine(directory: &Path, options: &SqliteOptions) -> Result<Assurance, OpenError> {
+        examine::examine(directory, options)
     }
 }
 

@@ -153,3 +153,33 @@ async fn the_password_is_nowhere() {
         run(&gone).await.exit(2).says("cannot migrate postgres://me:***@127.0.0.1:1/relent");
     assert!(!failed.stdout.contains("hunter2") && !failed.stderr.contains("hunter2"));
 }
+
+#[tokio::test]
+async fn a_store_that_may_lose_tasks_is_refused() {
+    let Some(postgres) = Postgres::schema() else { return };
+    // The tests' own server flushes nothing.
+    let url = postgres.url();
+    let unsafe_store = ["serve", "--listen", "127.0.0.1:0", "--store", &url];
+    let refused = run(&unsafe_store).await.exit(2).says("cannot open the store");
+    let refused = refused.says("fsync is off: a power loss can destroy the whole database");
+    refused.says("set fsync = on in postgresql.conf").says("--allow-unsafe-store");
+
+    let checked = run(&["store", "check", "--store", &url]).await.exit(1).says("fsync off danger:");
+    let checked = checked.says("power loss no: nothing is flushed (fsync = off)");
+    checked.says("hint: fsync: set fsync = on in postgresql.conf");
+    let checked = run(&["store", "check", "--json", "--store", &url]).await.exit(1);
+    let report = checked.json();
+    assert_eq!((&report["store"], &report["severity"]), (&json!("postgres"), &json!("danger")));
+    assert_eq!(report["survives"]["powerLoss"]["answer"], "no");
+    let fsync = report["findings"].as_array().unwrap().iter().find(|one| one["name"] == "fsync");
+    assert_eq!(fsync.unwrap()["wayOut"], "set fsync = on in postgresql.conf");
+    assert!(!checked.stdout.contains("hunter2") && !checked.stderr.contains("hunter2"));
+
+    let schema = format!("store.postgres.schema={}", postgres.schema);
+    let allowed = ["--store", &url, "--set", &schema, "--allow-unsafe-store"];
+    let relent = Relent::start_with(&allowed).await;
+    wait_until(SOON, "it says what is not safe", async || {
+        relent.log().contains("the store: fsync is off").then_some(())
+    })
+    .await;
+}

@@ -219,6 +219,7 @@ fn store(read: &mut Read<'_>) -> StoreConfig {
     let size_bytes_max = read.whole("store.size_bytes_max", 0, i64::MAX).unsigned_abs();
     StoreConfig {
         place: store_place(read),
+        allow_unsafe: read.flag("store.allow_unsafe"),
         sqlite: SqliteOptions {
             migrate,
             lanes_max,

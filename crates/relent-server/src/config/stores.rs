@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relent_store::{
-    ConnectError, MemoryStore, Migrated, OpenError, PostgresOptions, PostgresStore, SqliteOptions,
-    SqliteStore, Store,
+    Assurance, ConnectError, Finding, MemoryStore, Migrated, OpenError, PostgresOptions,
+    PostgresStore, Severity, SqliteOptions, SqliteStore, Store,
 };
 
 /// Where tasks wait, and what the store is told.
@@ -16,6 +16,8 @@ use relent_store::{
 pub struct StoreConfig {
     /// Which store.
     pub place: StorePlace,
+    /// Whether a store is used that is set up so that it may lose acknowledged tasks.
+    pub allow_unsafe: bool,
     /// What the embedded store is told.
     pub sqlite: SqliteOptions,
     /// What a store on PostgreSQL is told.
@@ -53,6 +55,17 @@ pub enum OpenStoreError {
     /// Its tables are those of an earlier version, and it was told not to touch them.
     #[error("`relent migrate` brings its tables up to date, and so does store.migrate = true")]
     Behind(#[source] Box<OpenStoreError>),
+    /// It is set up so that it may lose acknowledged tasks, or cannot be used at all.
+    #[error("{}", dangers(.0))]
+    Unsafe(Vec<Finding>),
+}
+
+fn dangers(findings: &[Finding]) -> String {
+    let lines: Vec<String> = findings.iter().map(|finding| format!("\n  {finding}")).collect();
+    format!(
+        "it is not safe{}\n  --allow-unsafe-store (store.allow_unsafe = true) uses it all the same",
+        lines.concat()
+    )
 }
 
 impl StorePlace {
@@ -78,12 +91,33 @@ impl StoreConfig {
         StoreConfig { place, ..self.clone() }
     }
 
-    /// Opens the store.
+    /// What the store guarantees as it is set up.
     ///
     /// # Errors
     ///
-    /// When it cannot be reached or opened, or somebody else has it open.
+    /// When it cannot be reached.
+    pub fn examine(&self) -> Result<Assurance, OpenStoreError> {
+        Ok(match &self.place {
+            StorePlace::Memory => MemoryStore::examine(),
+            StorePlace::Sqlite(data) => SqliteStore::examine(data, &self.sqlite)?,
+            StorePlace::Postgres(url) => PostgresStore::examine(url.secret(), &self.postgres)?,
+        })
+    }
+
+    /// Opens the store, if it is safe or need not be.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be reached or opened, when it is not safe, or when somebody else has it open.
     pub fn open(&self) -> Result<Arc<dyn Store>, OpenStoreError> {
+        let assurance = self.examine()?;
+        let dangers: Vec<Finding> = assurance.dangers().cloned().collect();
+        if !dangers.is_empty() && !self.allow_unsafe {
+            return Err(OpenStoreError::Unsafe(dangers));
+        }
+        for finding in assurance.findings.iter().filter(|found| found.severity > Severity::Good) {
+            tracing::warn!(severity = %finding.severity, "the store: {finding}");
+        }
         Ok(match &self.place {
             StorePlace::Memory => Arc::new(MemoryStore::new()),
             StorePlace::Sqlite(data) => match SqliteStore::open(data, self.sqlite.clone()) {

@@ -169,6 +169,11 @@ impl Place {
         config
     }
 
+    /// Whether nothing leaves the machine.
+    pub(super) fn is_local(&self) -> bool {
+        is_on_this_machine(&self.config)
+    }
+
     /// A statement as this schema's.
     pub(super) fn sql(&self, text: &str) -> String {
         text.replace("relent.", &format!("{}.", self.schema))

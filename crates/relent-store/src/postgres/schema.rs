@@ -20,7 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_outbox.sql"),
     include_str!("../../migrations/postgres/0003_members.sql"),
 ];
-const OLDEST_SERVER: i64 = 130_000;
+pub(super) const OLDEST_SERVER: i64 = 130_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const BEGIN: &str = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \

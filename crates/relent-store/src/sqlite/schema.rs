@@ -125,6 +125,11 @@ fn make_private(directory: &Path) -> io::Result<()> {
     builder.create(directory)
 }
 
+/// The version that is made.
+pub(super) fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
 impl Place {
     pub(super) fn new(directory: &Path, size_max: Option<u64>, cache_kib: u64) -> Place {
         Place { file: directory.join(DATA_FILE), size_max, cache_kib }
@@ -148,7 +153,7 @@ impl Place {
         if owner != APPLICATION_ID && !is_new {
             return Err(OpenError::NotOurs { file: self.file.clone() });
         }
-        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        let known = known();
         if found > known {
             return Err(OpenError::Newer { file: self.file.clone(), found, known });
         }

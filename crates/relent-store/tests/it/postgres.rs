@@ -1,6 +1,7 @@
 //! What only a store with several nodes can get wrong. It needs a server, in `RELENT_TEST_POSTGRES`
 //! as a connection string of a superuser; `./test` starts one.
 
+mod examining;
 mod members;
 mod nodes;
 mod outbox;

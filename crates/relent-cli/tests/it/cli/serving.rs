@@ -51,3 +51,21 @@ async fn settings_reach_the_server() {
     let ran = run_on(&relent, &["task", "create", "http://127.0.0.1:9/", "--body", "12345"]).await;
     ran.exit(2).says("payload_too_large");
 }
+
+#[tokio::test]
+async fn what_a_store_guarantees_is_said_before_it_is_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let ran =
+        run(&["store", "check", "--data", data]).await.exit(0).says("file not there yet good:");
+    ran.says("crash of relent yes").says("failover no: there is one copy");
+    assert!(!std::path::Path::new(data).exists());
+    let report = run(&["store", "check", "--data", data, "--json"]).await.exit(0).json();
+    assert_eq!(report["place"], data);
+    assert_eq!(report["survives"]["ourCrash"]["answer"], "yes");
+    run(&["store", "check", "--store", "memory:"])
+        .await
+        .exit(0)
+        .says("crash of relent no: nothing is kept");
+}

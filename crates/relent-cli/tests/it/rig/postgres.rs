@@ -43,6 +43,8 @@ impl Postgres {
         let set = |key: &str, value: &str| ["--set".to_owned(), format!("{key}={value}")];
         let mut arguments = vec!["--store".to_owned(), self.url()];
         arguments.extend(set("store.postgres.schema", &self.schema));
+        // It need not outlive the tests, and does not flush.
+        arguments.extend(set("store.allow_unsafe", "true"));
         // Few connections, as many tests run at the same time.
         arguments.extend(set("store.postgres.connections_max", "1"));
         arguments

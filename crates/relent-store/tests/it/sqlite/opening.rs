@@ -4,7 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use relent_policy::Timestamp;
-use relent_store::{Migrated, OpenError, SqliteOptions, SqliteStore, Store, Upkeep};
+use relent_store::{
+    Migrated, OpenError, Severity, SqliteOptions, SqliteStore, Store, Survives, Upkeep,
+};
 use rusqlite::Connection;
 
 use super::Place;
@@ -63,6 +65,33 @@ fn tables_are_left_alone_without_leave() {
     let store = SqliteStore::open(place, options.clone()).unwrap();
     assert!(matches!(SqliteStore::migrate(place, &options), Err(OpenError::InUse { .. })));
     drop(store);
+}
+
+#[test]
+fn what_is_found_before_it_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("not/there/yet");
+    let options = SqliteOptions::default();
+    let examine = || {
+        let assurance = SqliteStore::examine(&place, &options).unwrap();
+        let found = |name| assurance.findings.iter().find(|finding| finding.name == name);
+        let version = found("schema version").map(|finding| finding.severity);
+        assert!(found("free space").is_some());
+        (found("file").is_some(), version, assurance.survives.our_crash)
+    };
+    assert_eq!(examine(), (true, None, Survives::Yes));
+    assert!(!place.exists(), "looking made something");
+    let store = SqliteStore::open(&place, SqliteOptions::default()).unwrap();
+    assert_eq!(examine(), (false, Some(Severity::Good), Survives::Yes));
+    drop(store);
+    let version = |number: i64| {
+        let connection = Connection::open(place.join("relent.db")).unwrap();
+        connection.pragma_update(None, "user_version", number).unwrap();
+    };
+    version(1);
+    assert_eq!(examine(), (false, Some(Severity::Caution), Survives::Yes));
+    version(99);
+    assert_eq!(examine(), (false, Some(Severity::Danger), Survives::Yes));
 }
 
 #[test]
