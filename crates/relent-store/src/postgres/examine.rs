@@ -3,7 +3,9 @@
 //! Looked at through a connection like those of a node, so that what is found is what tasks get:
 //! settings of the role, of the database and of a pooler on the way included. REQ-S4, REQ-S7.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod clocks;
+
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -18,8 +20,6 @@ use crate::assurance::{Assurance, Finding, Survival, Survives};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A hint that takes longer is none.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
-/// The difference of clocks that somebody should know of, in milliseconds.
-const SKEW_MAX_MS: i64 = 2_000;
 /// A statement that stores much may take longer than less than this.
 const STATEMENT_MS_MIN: i64 = 5_000;
 
@@ -35,7 +35,6 @@ const LOOK: &str = "SELECT current_setting('server_version_num')::int8,
     (SELECT count(*) FROM pg_stat_replication),
     has_database_privilege(current_database(), 'CREATE'),
     coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)";
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8";
 
 /// What was found, as PostgreSQL says it.
 struct Found {
@@ -91,7 +90,7 @@ async fn look(place: &Place, client: &Client, listen: bool) -> Result<Assurance,
     let rows = client.query_typed(LOOK, &[]).await.map_err(failed)?;
     let nothing = || ConnectError::Unavailable("it said nothing about itself".to_owned());
     let found = found(rows.first().ok_or_else(nothing)?).map_err(failed)?;
-    let skew_ms = skew(client).await.map_err(failed)?;
+    let skew_ms = clocks::skew(client).await.map_err(failed)?;
     let version = schema::version(place, client).await.map_err(failed)?;
     let mut findings = vec![
         server(&found),
@@ -115,7 +114,7 @@ async fn look(place: &Place, client: &Client, listen: bool) -> Result<Assurance,
     ];
     findings.extend(timeouts(&found));
     findings.push(encryption(place, found.encrypted));
-    findings.push(clocks(skew_ms));
+    findings.push(clocks::finding(skew_ms));
     Ok(Assurance { store: "postgres", findings, survives: survival(&found) })
 }
 
@@ -352,35 +351,6 @@ fn encryption(place: &Place, encrypted: bool) -> Finding {
             "off",
             "tasks and the password can be read on the way",
             "add sslmode=require to the URL",
-        ),
-    }
-}
-
-/// How far the database's clock is ahead of this machine's, in milliseconds.
-async fn skew(client: &Client) -> Result<i64, tokio_postgres::Error> {
-    let asked_at = Instant::now();
-    let rows = client.query_typed(CLOCK, &[]).await?;
-    let half = asked_at.elapsed() / 2;
-    let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let here = i64::try_from(here.saturating_sub(half).as_millis()).unwrap_or(i64::MAX);
-    let there: i64 = rows.first().map_or(Ok(here), |row| row.try_get(0))?;
-    Ok(there.saturating_sub(here))
-}
-
-fn clocks(skew_ms: i64) -> Finding {
-    let found = match skew_ms {
-        0 => "none".to_owned(),
-        ahead if ahead > 0 => format!("the database's is {ahead} ms ahead"),
-        behind => format!("the database's is {} ms behind", behind.unsigned_abs()),
-    };
-    let meaning = "due times are read by the database's clock, on every node";
-    match skew_ms.abs() <= SKEW_MAX_MS {
-        true => Finding::good("clock difference", found, meaning),
-        false => Finding::caution(
-            "clock difference",
-            found,
-            meaning,
-            "set both clocks by NTP: times that callers give are meant by their own clocks",
         ),
     }
 }
