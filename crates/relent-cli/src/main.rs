@@ -27,6 +27,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// A task is allocated on one thread and freed on another, which glibc's allocator does slowly.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Keeps trying, and knows when to ease off.
 #[derive(Debug, Parser)]
 #[command(name = "relent", version, arg_required_else_help = true)]

@@ -4,6 +4,9 @@
 //! store records, and those who want to know are told. Nothing here decides by itself. REQ-S4,
 //! REQ-S10, REQ-A1, REQ-C1, REQ-L2, REQ-L3, REQ-O1.
 
+use std::future::poll_fn;
+use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +23,7 @@ use crate::lanes::Lane;
 use crate::metrics::AttemptSeen;
 use crate::policies::KnownPolicy;
 use crate::preview;
+use crate::scheduler::QUANTUM;
 use crate::service::Service;
 
 /// What of a lease must be left when an attempt ends: the time to write it down.
@@ -30,10 +34,22 @@ pub(crate) async fn run(service: Arc<Service>, lane: Arc<Lane>, claimed: Claimed
     let turn = Turn::of_attempt(claimed.history.attempts());
     let task = claimed.lease.task;
     service.under_way.claimed(task);
-    attempt(&service, &lane, claimed, pass).await;
+    let mut attempt = pin!(attempt(&service, &lane, claimed, pass));
+    let mut has_begun = false;
+    poll_fn(|context| {
+        let polled = attempt.as_mut().poll(context);
+        // The request is on its way now, or its connection is.
+        if !mem::replace(&mut has_begun, true) && lane.starting.begun(QUANTUM) {
+            service.inbox.freed(lane.id);
+        }
+        polled
+    })
+    .await;
     service.under_way.ended(task);
-    service.places.leave(turn);
-    service.inbox.freed(lane.id);
+    // Who waits for nothing is not woken.
+    if service.places.leave(turn) || lane.is_held() {
+        service.inbox.freed(lane.id);
+    }
 }
 
 async fn attempt(service: &Service, lane: &Arc<Lane>, claimed: Claimed, pass: Pass) {

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use relent_api::WaitingReason;
 use relent_policy::{
-    Breaker, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits, Lane as Gates,
-    Outcome, Pass, Policy, Refusal, Timestamp, Turn,
+    Breaker, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits, Health,
+    Lane as Gates, Outcome, Pass, Policy, Refusal, Timestamp, Turn,
 };
 use relent_store::{BreakerSwap, LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
 
 use crate::metrics::LaneCounts;
+use crate::scheduler::Starting;
 
 /// Every lane of the service, by id and by name.
 #[derive(Debug, Default)]
@@ -32,6 +33,7 @@ pub(crate) struct Lane {
     pub(crate) dependency: Arc<str>,
     pub(crate) policy: PolicyKey,
     pub(crate) counts: LaneCounts,
+    pub(crate) starting: Starting,
     state: Mutex<LaneState>,
 }
 
@@ -42,9 +44,21 @@ struct LaneState {
     /// The limits of the policy, which hold where people have set nothing.
     policy_limits: ConcurrencyLimits,
     held: [Option<Held>; 2],
+    /// How many attempts it may have in flight beyond [`UNPROVEN_MAX`], by what has come back.
+    earned: u32,
+    /// Counts what may have let a held line go.
+    freed: u64,
     breaker_revision: u64,
     /// Whether there is something to save.
     changed: bool,
+}
+
+/// A copy of a lane's gates, to be asked instead of the lane.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) gates: Gates,
+    /// Tells whether the lane has changed since.
+    pub(crate) seen: u64,
 }
 
 /// Why a line of a lane is held.
@@ -80,6 +94,13 @@ pub(crate) struct Changed {
     pub(crate) budget: Option<(LaneId, BudgetSnapshot)>,
     pub(crate) breaker: Option<BreakerSwap>,
 }
+
+/// How many attempts a lane has in flight before anything has come back. A dependency that takes
+/// connections and says nothing would otherwise get all that its policy allows in one moment, whose
+/// connections and timeouts then keep everybody else waiting. Each answer earns a place more, as in
+/// TCP's slow start, so a lane that answers has all of its places after a few rounds; each failure
+/// takes one back.
+const UNPROVEN_MAX: u32 = 64;
 
 /// How often a line that waits for budget asks again.
 const BUDGET_RECHECK: Duration = Duration::from_millis(100);
@@ -139,11 +160,14 @@ impl Lane {
             dependency: record.dependency.into(),
             policy: record.policy,
             counts: LaneCounts::default(),
+            starting: Starting::default(),
             state: Mutex::new(LaneState {
                 gates,
                 settings: record.settings,
                 policy_limits: spec.concurrency,
                 held: [None; 2],
+                earned: 0,
+                freed: 0,
                 breaker_revision: record.breaker_revision,
                 changed: false,
             }),
@@ -155,9 +179,13 @@ impl Lane {
     }
 
     /// A copy to ask how many attempts would be let through. `None` while people hold the lane.
-    pub(crate) fn trial(&self) -> Option<Gates> {
+    pub(crate) fn trial(&self) -> Option<Trial> {
         let state = self.state();
-        (!state.settings.paused).then_some(state.gates)
+        let (mut gates, seen) = (state.gates, state.freed);
+        let mut limits = gates.limits();
+        limits.in_flight_max = limits.in_flight_max.min(UNPROVEN_MAX + state.earned);
+        gates.set_limits(limits);
+        (!state.settings.paused).then_some(Trial { gates, seen })
     }
 
     /// Starts an attempt that a trial let through.
@@ -189,6 +217,12 @@ impl Lane {
         let mut state = self.state();
         let breaker_before = state.gates.breaker().map(|breaker| breaker.state(now));
         state.gates.finish(pass, outcome, now, roll);
+        state.earned = match Health::of(outcome) {
+            Health::Alive => (state.earned + 1).min(state.gates.limits().in_flight_max),
+            Health::Failing => state.earned.saturating_sub(1),
+            Health::NoSignal => state.earned,
+        };
+        state.freed += 1;
         state.changed = true;
         Finished {
             breaker_before,
@@ -199,14 +233,23 @@ impl Lane {
 
     /// Frees the place of an attempt that was not made.
     pub(crate) fn abandon(&self, pass: Pass, now: Timestamp) {
-        self.state().gates.abandon(pass, now);
+        let mut state = self.state();
+        state.gates.abandon(pass, now);
+        state.freed += 1;
     }
 
-    /// Notes that a line is held for a refusal, and says until when.
+    /// Whether the end of an attempt may let a line go.
+    pub(crate) fn is_held(&self) -> bool {
+        self.state().held.iter().flatten().any(|held| ends_with_an_attempt(held.reason))
+    }
+
+    /// Notes that a line is held for a refusal, and says until when. An attempt that has ended since
+    /// the trial has found nobody held and told nobody: then the line is not held, and asks again.
     pub(crate) fn hold(
         &self,
         turn: Turn,
         refusal: Option<Refusal>,
+        seen: u64,
         now: Timestamp,
         roll: u64,
     ) -> Held {
@@ -230,6 +273,9 @@ impl Lane {
                 Held { reason: WaitingReason::Budget, until: now + BUDGET_RECHECK }
             }
         };
+        if ends_with_an_attempt(held.reason) && seen != state.freed {
+            return Held { until: now, ..held };
+        }
         state.held[index(turn)] = Some(held);
         held
     }
@@ -294,6 +340,12 @@ impl Lane {
 
 fn index(turn: Turn) -> usize {
     usize::from(turn == Turn::Retry)
+}
+
+/// Whether what holds a line may be over when an attempt ends.
+fn ends_with_an_attempt(reason: WaitingReason) -> bool {
+    use WaitingReason::{BreakerOpen, Budget, Concurrency};
+    matches!(reason, BreakerOpen | Budget | Concurrency)
 }
 
 fn limits(policy: ConcurrencyLimits, settings: LaneSettings) -> ConcurrencyLimits {

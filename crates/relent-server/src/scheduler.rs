@@ -16,9 +16,10 @@
 //! neither can take all of them. REQ-S3, REQ-S5, REQ-K2, REQ-L6.
 
 mod lines;
+mod starting;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,13 +28,15 @@ use relent_store::{Claims, DueListener, LaneDue, LaneId, Want};
 use tokio::runtime::Handle;
 
 use crate::attempt;
-use crate::lanes::Lane;
+use crate::lanes::{Lane, Trial};
 use crate::service::Service;
 pub(crate) use lines::LineKey;
 use lines::Lines;
+pub(crate) use starting::Starting;
 
-/// Tasks of one line in one round: the unit of fairness.
-const QUANTUM: u32 = 64;
+/// Tasks of one line in one round, at most: the unit of fairness. A lane has no more attempts than
+/// this that were claimed and have not begun.
+pub(crate) const QUANTUM: u32 = 64;
 /// Tasks of one round.
 const ROUND_MAX: u32 = 512;
 /// How long a round that the store refused waits.
@@ -116,6 +119,8 @@ pub(crate) struct Places {
     max: [u32; 2],
     all_max: u32,
     taken: [AtomicU32; 2],
+    /// Whether a line waits for one.
+    is_short: AtomicBool,
 }
 
 impl Places {
@@ -126,22 +131,24 @@ impl Places {
             max: [all_max / 5 * 4, all_max / 2].map(|max| max.max(1)),
             all_max,
             taken: [const { AtomicU32::new(0) }; 2],
+            is_short: AtomicBool::new(false),
         }
     }
 
     fn free(&self, turn: Turn) -> u32 {
-        let taken = |turn| self.taken[place(turn)].load(Ordering::Relaxed);
+        let taken = |turn| self.taken[place(turn)].load(Ordering::SeqCst);
         let all = self.all_max.saturating_sub(taken(Turn::First) + taken(Turn::Retry));
         self.max[place(turn)].saturating_sub(taken(turn)).min(all)
     }
 
     fn take(&self, turn: Turn) {
-        self.taken[place(turn)].fetch_add(1, Ordering::Relaxed);
+        self.taken[place(turn)].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Gives a place back.
-    pub(crate) fn leave(&self, turn: Turn) {
-        self.taken[place(turn)].fetch_sub(1, Ordering::Relaxed);
+    /// Gives a place back; `true` if a line waits for one.
+    pub(crate) fn leave(&self, turn: Turn) -> bool {
+        self.taken[place(turn)].fetch_sub(1, Ordering::SeqCst);
+        self.is_short.load(Ordering::SeqCst)
     }
 
     /// How many are taken.
@@ -161,6 +168,8 @@ struct Planned {
     count: u32,
     /// What the lane said when it was asked for more.
     refusal: Option<Refusal>,
+    /// How the lane stood then.
+    seen: u64,
 }
 
 /// Claims and starts until it is told to stop.
@@ -179,6 +188,7 @@ pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
         }
         scheduler.listen(&told);
         scheduler.round();
+        scheduler.wait_for_places();
     }
 }
 
@@ -214,7 +224,21 @@ impl Scheduler<'_> {
         }
     }
 
+    /// From here on whoever leaves a place says so. Who has left before has not, so places that are
+    /// free already are looked for once more.
+    fn wait_for_places(&mut self) {
+        if self.short_of_places.is_empty() {
+            return;
+        }
+        let places = &self.service.places;
+        places.is_short.store(true, Ordering::SeqCst);
+        if self.short_of_places.iter().any(|key| places.free(key.turn()) > 0) {
+            self.put_back(self.service.store.now());
+        }
+    }
+
     fn put_back(&mut self, now: Timestamp) {
+        self.service.places.is_short.store(false, Ordering::SeqCst);
         for key in self.short_of_places.drain(..) {
             self.lines.put_back(key, now);
         }
@@ -243,10 +267,12 @@ impl Scheduler<'_> {
     }
 
     fn plan(&mut self, now: Timestamp) -> Vec<Planned> {
-        let mut planned = Vec::new();
-        let mut trials: HashMap<LaneId, Option<Gates>> = HashMap::new();
+        let (mut planned, mut ask_again) = (Vec::new(), Vec::new());
+        let mut trials: HashMap<LaneId, Option<Trial>> = HashMap::new();
         let mut free = [Turn::First, Turn::Retry].map(|turn| self.service.places.free(turn));
         let mut count_all = 0;
+        // Many lines are most likely short ones: all of them come before the second task of any.
+        let quantum = (ROUND_MAX / self.lines.ready(now).max(1)).clamp(1, QUANTUM);
         self.crowded_out.clear();
         while count_all < ROUND_MAX {
             let Some(key) = self.lines.take(now) else { break };
@@ -257,18 +283,29 @@ impl Scheduler<'_> {
                 self.runtime.spawn(meet(Arc::clone(self.service), key.lane));
                 continue;
             };
-            let room = free[place(turn)].min(QUANTUM);
+            let room = free[place(turn)].min(quantum);
             if room == 0 {
                 self.short_of_places.push(key);
                 continue;
             }
+            let room = room.min(lane.starting.room(QUANTUM));
+            if room == 0 {
+                self.lines.hold(key, Timestamp::MAX, now);
+                continue;
+            }
             let trial = trials.entry(key.lane).or_insert_with(|| lane.trial());
+            let seen = trial.as_ref().map_or(0, |trial| trial.seen);
             let (count, refusal) = match trial {
-                Some(gates) => let_through(gates, turn, room, now),
+                Some(trial) => let_through(&mut trial.gates, turn, room, now),
                 None => (0, None),
             };
             if count == 0 {
-                let held = lane.hold(turn, refusal, now, fastrand::u64(..));
+                let held = lane.hold(turn, refusal, seen, now, fastrand::u64(..));
+                if held.until <= now {
+                    // Asked again in this round, the same copy would say the same.
+                    ask_again.push(key);
+                    continue;
+                }
                 self.lines.hold(key, held.until, now);
                 if refusal == Some(Refusal::Concurrency) {
                     self.crowded_out.push(key.lane);
@@ -277,7 +314,10 @@ impl Scheduler<'_> {
             }
             free[place(turn)] -= count;
             count_all += count;
-            planned.push(Planned { key, lane, count, refusal });
+            planned.push(Planned { key, lane, count, refusal, seen });
+        }
+        for key in ask_again {
+            self.lines.put_back(key, now);
         }
         planned
     }
@@ -286,7 +326,7 @@ impl Scheduler<'_> {
         let now = self.service.store.now();
         let mut claimed = claims.claimed.into_iter().peekable();
         for (planned, next) in planned.into_iter().zip(claims.next) {
-            let Planned { key, lane, count, refusal } = planned;
+            let Planned { key, lane, count, refusal, seen } = planned;
             let turn = key.turn();
             let mut started = 0;
             while let Some(task) = claimed.next_if(|task| {
@@ -294,6 +334,7 @@ impl Scheduler<'_> {
             }) {
                 let pass = lane.start(turn, now, fastrand::u64(..));
                 self.service.places.take(turn);
+                lane.starting.claimed();
                 started += 1;
                 self.runtime.spawn(attempt::run(
                     Arc::clone(self.service),
@@ -306,7 +347,7 @@ impl Scheduler<'_> {
             if started == count
                 && let Some(refusal) = refusal
             {
-                let held = lane.hold(turn, Some(refusal), now, fastrand::u64(..));
+                let held = lane.hold(turn, Some(refusal), seen, now, fastrand::u64(..));
                 self.lines.hold(key, held.until, now);
             }
             if started < count {

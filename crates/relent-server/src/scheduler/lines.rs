@@ -89,6 +89,12 @@ impl Lines {
         }
     }
 
+    /// How many lines stand in the ring.
+    pub(crate) fn ready(&mut self, now: Timestamp) -> u32 {
+        self.ring_alarms(now);
+        u32::try_from(self.ring.len()).unwrap_or(u32::MAX)
+    }
+
     /// The next line to serve; it goes to the end of the ring when it is [served](Lines::served).
     pub(crate) fn take(&mut self, now: Timestamp) -> Option<LineKey> {
         self.ring_alarms(now);

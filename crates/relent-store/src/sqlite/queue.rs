@@ -3,7 +3,10 @@
 //! Bounded in number and in bytes: who comes when it is full is refused at once, instead of waiting
 //! for ever longer. New tasks may fill half of it. The other half is for what ends work that is
 //! already promised, so that a flood of new tasks cannot keep results from being written down.
-//! REQ-S4, REQ-P4.
+//!
+//! Claims go first: what is claimed is due now, and a thousand attempts that time out together would
+//! otherwise keep everybody else's claims behind their results. There is one claimer, which waits for
+//! its answer before it asks again, so nothing starves. REQ-S3, REQ-S4, REQ-P4.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -47,6 +50,8 @@ pub(super) enum Kind {
     Whole,
     #[default]
     Ordinary,
+    /// Takes what is due.
+    Claim,
     /// Asks whether writing is possible again.
     Check,
 }
@@ -120,6 +125,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Waiting {
+    claims: VecDeque<Box<dyn Job>>,
     jobs: VecDeque<Box<dyn Job>>,
     /// Handed over and not yet answered.
     unanswered: Size,
@@ -128,6 +134,16 @@ struct Waiting {
     end: Option<End>,
     /// Whether the writer waits to be woken. Waking costs a system call, and under load it is awake.
     is_idle: bool,
+}
+
+impl Waiting {
+    fn next_job(&mut self) -> Option<Box<dyn Job>> {
+        self.claims.pop_front().or_else(|| self.jobs.pop_front())
+    }
+
+    fn has_no_jobs(&self) -> bool {
+        self.claims.is_empty() && self.jobs.is_empty()
+    }
 }
 
 /// When and how the writer is to end.
@@ -185,7 +201,10 @@ impl Queue {
         }
         waiting.unanswered_jobs += 1;
         waiting.unanswered.bytes += size.bytes;
-        waiting.jobs.push_back(job);
+        match size.kind {
+            Kind::Claim => waiting.claims.push_back(job),
+            _ => waiting.jobs.push_back(job),
+        }
         let is_idle = mem::take(&mut waiting.is_idle);
         drop(waiting);
         if is_idle {
@@ -203,7 +222,7 @@ impl Queue {
     /// Takes some of what waits, and waits for it for some time at most.
     pub(super) fn take(&self, jobs_max: usize, rows_max: usize, within: Duration) -> Taken {
         let idle = |waiting: &mut Waiting| {
-            waiting.jobs.is_empty() && waiting.loaded.is_empty() && waiting.end.is_none()
+            waiting.has_no_jobs() && waiting.loaded.is_empty() && waiting.end.is_none()
         };
         let mut waiting = self.lock();
         waiting.is_idle = true;
@@ -215,11 +234,11 @@ impl Queue {
         let mut taken = Taken { loaded: mem::take(&mut waiting.loaded), ..Taken::default() };
         let mut rows = 0;
         while taken.jobs.len() < jobs_max && rows < rows_max {
-            let Some(job) = waiting.jobs.pop_front() else { break };
+            let Some(job) = waiting.next_job() else { break };
             rows += job.size().rows;
             taken.jobs.push(job);
         }
-        taken.is_last = waiting.end.is_some() && waiting.jobs.is_empty();
+        taken.is_last = waiting.end.is_some() && waiting.has_no_jobs();
         taken
     }
 
@@ -231,7 +250,7 @@ impl Queue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().jobs.is_empty()
+        self.lock().has_no_jobs()
     }
 
     /// Nothing more is taken. `false` if that had been said before.
@@ -256,7 +275,7 @@ impl Queue {
         let mut waiting = self.lock();
         let asker = waiting.end.as_mut().and_then(|end| end.asker.take());
         waiting.end.get_or_insert(End { by: Instant::now(), asker: None });
-        Abandoned { jobs: waiting.jobs.drain(..).collect(), asker }
+        Abandoned { jobs: std::iter::from_fn(|| waiting.next_job()).collect(), asker }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

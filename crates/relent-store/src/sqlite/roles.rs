@@ -40,7 +40,8 @@ impl Tasks for SqliteStore {
 
     fn claim(&self, wants: Vec<Want>) -> Answer<'_, Claims> {
         let wanted = wants.iter().map(|want| want.max as usize).fold(0, usize::saturating_add);
-        let claims = self.queue.ask(rows(wanted.clamp(1, 256)), move |desk| desk.claim(&wants));
+        let size = Size { kind: Kind::Claim, ..rows(wanted.clamp(1, 256)) };
+        let claims = self.queue.ask(size, move |desk| desk.claim(&wants));
         Box::pin(async { Ok(claims.await?.read()) })
     }
 

@@ -4,7 +4,9 @@
 //! many milliseconds, however much is in it. So a turn takes everything that queued up during the
 //! turn before, up to a bound, and commits it at once; who comes alone waits for one flush, and
 //! thousands who come together share one. There is no timer: a delay to collect more would only add
-//! to the wait of a caller who is alone, and under load the flush itself is the delay.
+//! to the wait of a caller who is alone, and under load the flush itself is the delay. The bound is
+//! the flush too: a turn works for about twice as long as a flush takes, so that nobody waits much
+//! longer for other people's rows than for the disk, and a slow disk still gets large groups.
 //!
 //! **Answers after the commit.** Operations keep what they found out until the commit has returned;
 //! then all are answered, and after that the listener is told what became due. An operation that
@@ -34,7 +36,7 @@ use super::due::DueIndex;
 use super::load::{self, Mark, Owners};
 use super::queue::{Abandoned, Job, Kind, Queue, stopped};
 use super::readers::Readers;
-use super::rows::from_time;
+use super::rows::{from_time, nanos};
 use super::schema::Place;
 use super::state::{Desk, State};
 use crate::contract::DueListener;
@@ -42,6 +44,9 @@ use crate::error::Error;
 
 const JOBS_MAX: usize = 512;
 const ROWS_MAX: usize = 4_096;
+/// However fast the disk is, a turn takes at least this many rows and works for at least this long.
+const ROWS_MIN: usize = 64;
+const WORK_MIN: Duration = Duration::from_millis(1);
 /// How many tasks of a bucket one turn loads, unless they may be due already.
 const LOAD_MAX: usize = 4_096;
 /// A checkpoint keeps the next turn waiting: some milliseconds for each megabyte. When nothing
@@ -86,6 +91,30 @@ pub(super) struct Turns {
     failure: Option<Broken>,
     /// The last checkpoint left this many pages, as somebody was still reading them.
     unfinished_pages: u64,
+    pace: Pace,
+}
+
+/// How fast the writer is, and its disk: averages over the last few turns, in nanoseconds.
+#[derive(Default)]
+struct Pace {
+    row: u64,
+    flush: u64,
+}
+
+impl Pace {
+    fn rows_max(&self) -> usize {
+        let work = (2 * self.flush).max(nanos(WORK_MIN));
+        let rows = work.checked_div(self.row).unwrap_or(u64::MAX);
+        usize::try_from(rows).unwrap_or(usize::MAX).clamp(ROWS_MIN, ROWS_MAX)
+    }
+
+    fn learn(&mut self, rows: u64, work: Duration, flush: Duration) {
+        let average = |old: u64, new: u64| if old == 0 { new } else { (7 * old + new) / 8 };
+        if let Some(row) = nanos(work).checked_div(rows) {
+            self.row = average(self.row, row.max(1));
+        }
+        self.flush = average(self.flush, nanos(flush));
+    }
 }
 
 /// Why nothing is written at present.
@@ -99,7 +128,7 @@ struct Broken {
 impl Writer {
     pub(super) fn run(mut self) {
         loop {
-            let taken = self.queue.take(JOBS_MAX, ROWS_MAX, self.patience());
+            let taken = self.queue.take(JOBS_MAX, self.turns.pace.rows_max(), self.patience());
             for rest in taken.loaded {
                 self.complete(rest);
             }
@@ -150,7 +179,9 @@ impl Writer {
             match job.size().kind {
                 Kind::NewWithKeys if !self.state.knows_keys => self.turns.held.push(job),
                 Kind::Whole => self.turns.held.push(job),
-                Kind::NewWithKeys | Kind::New | Kind::Ordinary | Kind::Check => now.push(job),
+                Kind::NewWithKeys | Kind::New | Kind::Ordinary | Kind::Claim | Kind::Check => {
+                    now.push(job);
+                }
             }
         }
         now
@@ -194,6 +225,7 @@ impl Writer {
         if jobs.is_empty() && !self.state.keys.is_flushing() {
             return Ok(());
         }
+        let (began_at, rows_before) = (Instant::now(), self.connection.total_changes());
         self.connection.prepare_cached(BEGIN)?.execute([])?;
         let mut desk = Desk::new(&self.connection, &mut self.state);
         let mut rows = 0;
@@ -210,7 +242,11 @@ impl Writer {
             save.execute(params![load::LATEST_AT, from_time(now)])?;
             self.state.saved_at = now;
         }
+        let work = began_at.elapsed();
         self.connection.prepare_cached(COMMIT)?.execute([])?;
+        let flush = began_at.elapsed().saturating_sub(work);
+        let written = self.connection.total_changes().saturating_sub(rows_before);
+        self.turns.pace.learn(written, work, flush);
         self.turns.failure = None;
         Ok(())
     }
