@@ -366,3 +366,6 @@ fn service_floor(rules: BudgetRules) -> BudgetRules {
         (rules.floor_retries, rules.floor_window) == (usual.floor_retries, usual.floor_window);
     if is_usual { BudgetRules { floor_window: Duration::from_secs(1), ..rules } } else { rules }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,11 @@
 //! neither can take all of them. REQ-S3, REQ-S5, REQ-K2, REQ-L6.
 
 mod lines;
+mod places;
 mod starting;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ use crate::lanes::{Lane, Trial};
 use crate::service::Service;
 pub(crate) use lines::LineKey;
 use lines::Lines;
+pub(crate) use places::Places;
+use places::place;
 pub(crate) use starting::Starting;
 
 /// Tasks of one line in one round, at most: the unit of fairness. A lane has no more attempts than
@@ -113,54 +116,6 @@ impl DueListener for Inbox {
     }
 }
 
-/// The places for attempts of the whole service.
-#[derive(Debug)]
-pub(crate) struct Places {
-    max: [u32; 2],
-    all_max: u32,
-    taken: [AtomicU32; 2],
-    /// Whether a line waits for one.
-    is_short: AtomicBool,
-}
-
-impl Places {
-    /// So many in all. Retries get at most half of them, first attempts at most four fifths.
-    pub(crate) fn new(all_max: u32) -> Places {
-        let all_max = all_max.max(2);
-        Places {
-            max: [all_max / 5 * 4, all_max / 2].map(|max| max.max(1)),
-            all_max,
-            taken: [const { AtomicU32::new(0) }; 2],
-            is_short: AtomicBool::new(false),
-        }
-    }
-
-    fn free(&self, turn: Turn) -> u32 {
-        let taken = |turn| self.taken[place(turn)].load(Ordering::SeqCst);
-        let all = self.all_max.saturating_sub(taken(Turn::First) + taken(Turn::Retry));
-        self.max[place(turn)].saturating_sub(taken(turn)).min(all)
-    }
-
-    fn take(&self, turn: Turn) {
-        self.taken[place(turn)].fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Gives a place back; `true` if a line waits for one.
-    pub(crate) fn leave(&self, turn: Turn) -> bool {
-        self.taken[place(turn)].fetch_sub(1, Ordering::SeqCst);
-        self.is_short.load(Ordering::SeqCst)
-    }
-
-    /// How many are taken.
-    pub(crate) fn taken(&self) -> u32 {
-        self.taken.iter().map(|taken| taken.load(Ordering::Relaxed)).sum()
-    }
-}
-
-fn place(turn: Turn) -> usize {
-    usize::from(turn == Turn::Retry)
-}
-
 /// So many tasks of a line that its lane would let through.
 struct Planned {
     key: LineKey,
@@ -231,14 +186,14 @@ impl Scheduler<'_> {
             return;
         }
         let places = &self.service.places;
-        places.is_short.store(true, Ordering::SeqCst);
+        places.set_short(true);
         if self.short_of_places.iter().any(|key| places.free(key.turn()) > 0) {
             self.put_back(self.service.store.now());
         }
     }
 
     fn put_back(&mut self, now: Timestamp) {
-        self.service.places.is_short.store(false, Ordering::SeqCst);
+        self.service.places.set_short(false);
         for key in self.short_of_places.drain(..) {
             self.lines.put_back(key, now);
         }
@@ -271,8 +226,7 @@ impl Scheduler<'_> {
         let mut trials: HashMap<LaneId, Option<Trial>> = HashMap::new();
         let mut free = [Turn::First, Turn::Retry].map(|turn| self.service.places.free(turn));
         let mut count_all = 0;
-        // Many lines are most likely short ones: all of them come before the second task of any.
-        let quantum = (ROUND_MAX / self.lines.ready(now).max(1)).clamp(1, QUANTUM);
+        let quantum = quantum(self.lines.ready(now));
         self.crowded_out.clear();
         while count_all < ROUND_MAX {
             let Some(key) = self.lines.take(now) else { break };
@@ -382,6 +336,12 @@ async fn meet(service: Arc<Service>, lane: LaneId) {
     }
 }
 
+/// Tasks of one line in a round that so many lines share. Many lines are most likely short ones: each
+/// has its first task served before any has its second.
+fn quantum(lines: u32) -> u32 {
+    (ROUND_MAX / lines.max(1)).clamp(1, QUANTUM)
+}
+
 /// How many of at most `room` attempts the gates would let through now, and what they then said.
 fn let_through(gates: &mut Gates, turn: Turn, room: u32, now: Timestamp) -> (u32, Option<Refusal>) {
     for count in 0..room {
@@ -397,4 +357,15 @@ fn let_through(gates: &mut Gates, turn: Turn, room: u32, now: Timestamp) -> (u32
         }
     }
     (room, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_lines_share_a_round_and_few_have_their_whole_quantum() {
+        let shares = [0, 1, 8, 16, 512, 100_000].map(quantum);
+        assert_eq!(shares, [QUANTUM, QUANTUM, QUANTUM, QUANTUM / 2, 1, 1]);
+    }
 }

@@ -17,6 +17,7 @@ mod keys;
 mod lanes;
 mod list;
 mod load;
+mod pace;
 mod policies;
 mod prune;
 mod queue;

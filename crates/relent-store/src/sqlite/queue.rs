@@ -282,3 +282,21 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_go_first_and_the_others_in_their_order() {
+        let queue = Queue::new(10, 10);
+        let sizes = [(1, Kind::New), (2, Kind::Ordinary), (3, Kind::Claim), (4, Kind::Ordinary)];
+        for (rows, kind) in sizes {
+            drop(queue.ask(Size { rows, bytes: 0, kind }, |_| Ok(())));
+        }
+        let taken = queue.take(3, 100, Duration::ZERO);
+        assert_eq!(taken.jobs.iter().map(|job| job.size().rows).collect::<Vec<_>>(), [3, 1, 2]);
+        let taken = queue.take(3, 100, Duration::ZERO);
+        assert_eq!(taken.jobs.len(), 1);
+    }
+}

@@ -34,19 +34,16 @@ use rusqlite::{Connection, params};
 
 use super::due::DueIndex;
 use super::load::{self, Mark, Owners};
+use super::pace::Pace;
 use super::queue::{Abandoned, Job, Kind, Queue, stopped};
 use super::readers::Readers;
-use super::rows::{from_time, nanos};
+use super::rows::from_time;
 use super::schema::Place;
 use super::state::{Desk, State};
 use crate::contract::DueListener;
 use crate::error::Error;
 
 const JOBS_MAX: usize = 512;
-const ROWS_MAX: usize = 4_096;
-/// However fast the disk is, a turn takes at least this many rows and works for at least this long.
-const ROWS_MIN: usize = 64;
-const WORK_MIN: Duration = Duration::from_millis(1);
 /// How many tasks of a bucket one turn loads, unless they may be due already.
 const LOAD_MAX: usize = 4_096;
 /// A checkpoint keeps the next turn waiting: some milliseconds for each megabyte. When nothing
@@ -92,29 +89,6 @@ pub(super) struct Turns {
     /// The last checkpoint left this many pages, as somebody was still reading them.
     unfinished_pages: u64,
     pace: Pace,
-}
-
-/// How fast the writer is, and its disk: averages over the last few turns, in nanoseconds.
-#[derive(Default)]
-struct Pace {
-    row: u64,
-    flush: u64,
-}
-
-impl Pace {
-    fn rows_max(&self) -> usize {
-        let work = (2 * self.flush).max(nanos(WORK_MIN));
-        let rows = work.checked_div(self.row).unwrap_or(u64::MAX);
-        usize::try_from(rows).unwrap_or(usize::MAX).clamp(ROWS_MIN, ROWS_MAX)
-    }
-
-    fn learn(&mut self, rows: u64, work: Duration, flush: Duration) {
-        let average = |old: u64, new: u64| if old == 0 { new } else { (7 * old + new) / 8 };
-        if let Some(row) = nanos(work).checked_div(rows) {
-            self.row = average(self.row, row.max(1));
-        }
-        self.flush = average(self.flush, nanos(flush));
-    }
 }
 
 /// Why nothing is written at present.
