@@ -17,6 +17,7 @@ mod options;
 mod requests;
 mod service;
 mod sink;
+mod stores;
 mod waiting;
 
 use std::path::PathBuf;
@@ -30,6 +31,9 @@ use service::DataDirectory;
 
 /// Chosen scenarios, one after the other.
 pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
+    if let ["stores", args @ ..] = args {
+        return stores::run(args);
+    }
     let options = Options::read(args)?;
     if cfg!(debug_assertions) {
         return run_optimised(args);

@@ -35,6 +35,7 @@ pub(crate) struct Metrics {
     backoff: Histogram,
     latency: Histogram,
     lateness: Histogram,
+    claims: Histogram,
     age: Histogram,
     created: Counter,
     duplicates: Counter,
@@ -110,6 +111,10 @@ impl LaneCounts {
 const SECONDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 const LATENESS_SECONDS: [f64; 10] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0];
+const CLAIM_SECONDS: [f64; 16] = [
+    0.0002, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1,
+    0.25, 1.0, 5.0,
+];
 const LONG_SECONDS: [f64; 10] =
     [0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
 
@@ -125,6 +130,7 @@ impl Metrics {
             backoff: Histogram::new(LONG_SECONDS),
             latency: Histogram::new(SECONDS),
             lateness: Histogram::new(LATENESS_SECONDS),
+            claims: Histogram::new(CLAIM_SECONDS),
             age: Histogram::new(LONG_SECONDS),
             created: Counter::default(),
             duplicates: Counter::default(),
@@ -163,6 +169,11 @@ impl Metrics {
             "retry_schedule_lateness_seconds",
             "From due to started",
             self.lateness.clone(),
+        );
+        registry.register(
+            "retry_claim_duration_seconds",
+            "How long the store takes to hand out due tasks",
+            self.claims.clone(),
         );
         registry.register("retry_task_age_seconds", "From due to ended", self.age.clone());
         registry.register("retry_tasks_created", "Tasks that were stored", self.created.clone());
@@ -249,6 +260,10 @@ impl Metrics {
 
     pub(crate) fn lateness(&self, late: Duration) {
         self.lateness.observe(late.as_secs_f64());
+    }
+
+    pub(crate) fn claimed(&self, took: Duration) {
+        self.claims.observe(took.as_secs_f64());
     }
 
     pub(crate) fn task_ended(&self, age: Duration) {

@@ -22,7 +22,7 @@ mod starting;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relent_policy::{Lane as Gates, Refusal, Timestamp, Turn};
 use relent_store::{Claims, DueListener, LaneDue, LaneId, Want};
@@ -210,8 +210,12 @@ impl Scheduler<'_> {
             turn: planned.key.turn(),
             max: planned.count,
         });
+        let asked_at = Instant::now();
         match self.runtime.block_on(self.service.store.claim(wants.collect())) {
-            Ok(claims) => self.start(planned, claims),
+            Ok(claims) => {
+                self.service.metrics.claimed(asked_at.elapsed());
+                self.start(planned, claims);
+            }
             Err(error) => {
                 tracing::error!(%error, "could not claim due tasks");
                 for planned in planned {

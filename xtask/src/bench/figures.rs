@@ -98,18 +98,18 @@ impl Figures {
     }
 }
 
-fn missed(missed: bool) -> &'static str {
+pub(super) fn missed(missed: bool) -> &'static str {
     if missed { " MISSED" } else { "" }
 }
 
-struct Spread {
-    median: f64,
-    lowest: f64,
-    highest: f64,
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) lowest: f64,
+    pub(super) highest: f64,
 }
 
 impl Spread {
-    fn of(values: &[f64]) -> Spread {
+    pub(super) fn of(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
@@ -123,7 +123,7 @@ impl Spread {
 }
 
 /// Three digits of small numbers, and whole large ones.
-fn shown(value: f64) -> String {
+pub(super) fn shown(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         ..1.0 => format!("{value:.3}"),

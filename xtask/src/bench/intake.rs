@@ -14,9 +14,10 @@ use super::requests::{Due, Request, Task};
 use super::service::{DataDirectory, Service, own_cpu_seconds};
 
 pub(super) const CONNECTIONS: u64 = 64;
-const AN_HOUR: Due = Due::AfterMillis(3_600_000);
+pub(super) const AN_HOUR: Due = Due::AfterMillis(3_600_000);
 /// Nobody listens there, and nothing is sent within the hour.
-const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
+pub(super) const NOWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 
 /// One task per call over 64 connections, each acknowledged when it is on disk.
 pub(super) async fn enqueue(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
@@ -87,11 +88,20 @@ impl Posting {
         address: SocketAddr,
         due_at: impl Fn(u64) -> u64 + Copy + Send + Sync + 'static,
     ) -> Result<Posted> {
+        self.spread(&[address], due_at).await
+    }
+
+    /// The same, to several nodes in turn.
+    pub(super) async fn spread(
+        self,
+        nodes: &[SocketAddr],
+        due_at: impl Fn(u64) -> u64 + Copy + Send + Sync + 'static,
+    ) -> Result<Posted> {
         let (first, end) = (self.first, self.first + self.tasks);
         let next = Arc::new(AtomicU64::new(first));
         let mut connections = Vec::new();
-        for _ in 0..self.connections {
-            connections.push(Connection::open(address).await?);
+        for (_, node) in (0..self.connections).zip(nodes.iter().cycle()) {
+            connections.push(Connection::open(*node).await?);
         }
         let started_at = Instant::now();
         let mut working = tokio::task::JoinSet::new();

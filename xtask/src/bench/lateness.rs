@@ -18,7 +18,7 @@ use super::waiting;
 
 /// Tasks of a window.
 pub(super) const TASKS: u64 = 5_000;
-const EVERY_MILLIS: u64 = 2;
+pub(super) const EVERY_MILLIS: u64 = 2;
 /// Everything is stored before the first one is due.
 const AHEAD_MILLIS: u64 = 2_000;
 

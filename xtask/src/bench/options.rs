@@ -90,7 +90,7 @@ impl Options {
 }
 
 /// People write 1,000,000 and 1_000_000.
-fn number(text: &str) -> Result<u64> {
+pub(super) fn number(text: &str) -> Result<u64> {
     let digits: String = text.chars().filter(|char| !matches!(char, ',' | '_')).collect();
     let number = digits.parse().ok().filter(|number| *number > 0);
     number.with_context(|| format!("expected a number above 0, got `{text}`"))

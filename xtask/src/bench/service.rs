@@ -90,17 +90,21 @@ pub(super) struct Memory {
 
 impl Service {
     pub(super) fn start(bench: &Bench<'_>, data: &DataDirectory) -> Result<Service> {
+        Service::on(bench.binary, &bench.options.store, &data.0)
+    }
+
+    /// On a store, with what else it keeps in a directory.
+    pub(super) fn on(binary: &Path, store: &str, data: &Path) -> Result<Service> {
         let spawned_at = Instant::now();
-        let mut child = Command::new(bench.binary)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(["--store", &bench.options.store])
+        let mut child = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", store])
             .arg("--data")
-            .arg(&data.0)
+            .arg(data)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .with_context(|| format!("cannot start {}", bench.binary.display()))?;
+            .with_context(|| format!("cannot start {}", binary.display()))?;
         let stdout = child.stdout.take().context("no output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
@@ -162,13 +166,35 @@ pub(super) fn own_cpu_seconds() -> Result<f64> {
     cpu_seconds("self")
 }
 
-/// The kernel counts in ticks of 10 ms, the same on every usual Linux.
-fn cpu_seconds(pid: &str) -> Result<f64> {
+/// CPU time of this process's threads of a name.
+pub(super) fn own_cpu_seconds_of(thread: &str) -> Result<f64> {
+    let mut seconds = 0.0;
+    for entry in fs::read_dir("/proc/self/task")? {
+        let path = entry?.path();
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        if name.trim() == thread {
+            seconds += ticks_as_seconds(&path.join("stat"), 11)?;
+        }
+    }
+    Ok(seconds)
+}
+
+/// CPU time of a process, in seconds.
+pub(super) fn cpu_seconds(pid: &str) -> Result<f64> {
+    ticks_as_seconds(&Path::new("/proc").join(pid).join("stat"), 11)
+}
+
+/// CPU time of those that a process has started and that have ended, in seconds.
+pub(super) fn cpu_seconds_of_ended(pid: &str) -> Result<f64> {
+    ticks_as_seconds(&Path::new("/proc").join(pid).join("stat"), 13)
+}
+
+/// User and system time, which stand one after the other in the fields after the name in brackets;
+/// that one may have spaces. The kernel counts in ticks of 10 ms, the same on every usual Linux.
+fn ticks_as_seconds(path: &Path, field: usize) -> Result<f64> {
     const TICKS_PER_SECOND: f64 = 100.0;
-    let path = Path::new("/proc").join(pid).join("stat");
-    let stat = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    // The name in brackets may have spaces; user and system time are the 12th and 13th after it.
+    let stat = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ')).context("stat")?;
-    let ticks = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
+    let ticks = fields.skip(field).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
     Ok(ticks.sum::<f64>() / TICKS_PER_SECOND)
 }

@@ -12,6 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::http::{Buffer, body_of};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+/// By this name its processor time is found.
+pub(super) const THREAD: &str = "bench-sink";
 /// `POST /0000000017 HTTP/1.1`
 const PATH_AT: usize = "POST /".len();
 
@@ -43,7 +45,8 @@ impl Sink {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::clone(&arrivals);
-        std::thread::spawn(move || runtime.block_on(accept(listener, shared)));
+        let serve = move || runtime.block_on(accept(listener, shared));
+        std::thread::Builder::new().name(THREAD.to_owned()).spawn(serve)?;
         Ok(Sink { address, arrivals })
     }
 
