@@ -33,7 +33,7 @@ chores:
           measure the service; scenarios: enqueue, batch, end-to-end, lateness,
           waiting, restart, neighbour; all of them if none is named
   bench stores [scenario …] [--store postgres|redis|all] [--nodes 1,3] [--peers]
-        [--only NAME] [--tasks N] [--waiting N] [--hold SECONDS] [--runs N]
+        [--tune JSON] [--only NAME] [--tasks N] [--waiting N] [--hold SECONDS] [--runs N]
         [--json FILE] [--binary FILE] [--data DIRECTORY]
           measure the service on servers that are started for it, beside peers;
           scenarios: enqueue, end-to-end, lateness, statements, waiting,

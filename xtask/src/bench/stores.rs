@@ -54,7 +54,8 @@ pub(super) fn run(args: &[&str]) -> Result<ExitCode> {
         Some(binary) => binary.clone(),
         None => super::build()?,
     };
-    let peers = options.peers.then(Peers::install).transpose()?;
+    let install = || Peers::install(options.tune.as_deref());
+    let peers = options.peers.then(install).transpose()?;
     let directory = options.data.join(format!("relent-bench-{}", std::process::id()));
     let stage = Stage { options, binary, peers, directory };
     let mut board = Board::default();

