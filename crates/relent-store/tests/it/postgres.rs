@@ -2,6 +2,7 @@
 //! as a connection string of a superuser; `./test` starts one.
 
 mod examining;
+mod long_transaction;
 mod members;
 mod nodes;
 mod outbox;

@@ -25,8 +25,8 @@ use crate::bench::requests::{Due, Request, Task};
 use crate::bench::sink::{Sink, wall_nanos};
 
 /// Tasks a second.
-const RATE: u64 = 800;
-const CONNECTIONS: usize = 16;
+const RATE: u64 = 500;
+const CONNECTIONS: usize = 64;
 const BEFORE: Duration = Duration::from_secs(20);
 const AFTER: Duration = Duration::from_secs(20);
 

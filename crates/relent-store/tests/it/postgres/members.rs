@@ -15,7 +15,7 @@ use crate::backend::Clock;
 use crate::world::policy;
 
 /// Nodes on a clock that the test moves.
-async fn clocked(nodes: usize) -> (Cluster, Clock) {
+pub(super) async fn clocked(nodes: usize) -> (Cluster, Clock) {
     let clock = Clock::new();
     let reading = clock.reading();
     let on_clock =

@@ -42,7 +42,7 @@ impl Cluster {
         Cluster { nodes, tenant, policy, lane, schema }
     }
 
-    fn task(&self) -> NewTask {
+    pub(super) fn task(&self) -> NewTask {
         NewTask {
             lane: self.lane,
             policy: self.policy,
