@@ -91,6 +91,7 @@ async fn metrics_have_the_names_that_are_promised() {
         "retry_task_age_seconds",
         "retry_attempt_duration_seconds",
         "retry_schedule_lateness_seconds",
+        "retry_claim_duration_seconds",
         "retry_duplicates_total",
         r#"retry_breaker_state{service="relent",dependency="guarded"} 0"#,
         r#"retry_budget_utilization_ratio{service="relent",dependency="guarded"} 0.0"#,
