@@ -5,6 +5,8 @@ mod cli;
 mod crash;
 mod delivery;
 mod doors;
+mod faults;
+mod load;
 mod on_postgres;
 mod rig;
 mod schedule;

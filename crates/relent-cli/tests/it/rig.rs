@@ -3,9 +3,13 @@
 //! Nothing of ours is imitated. Every wait has a deadline, and what is waited for has a name.
 
 mod client;
+mod cluster;
 mod postgres;
+mod postgres_server;
+mod proxy;
 mod relent;
 mod script;
+mod store_server;
 mod target;
 mod wire;
 
@@ -16,9 +20,12 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use client::{Client, Reply, has_ended, request};
+pub(crate) use cluster::{Cluster, Places};
 pub(crate) use postgres::Postgres;
+pub(crate) use proxy::Fault;
 pub(crate) use relent::Relent;
 pub(crate) use script::{Gate, Step, answer, ok, status};
+pub(crate) use store_server::{Kind, StoreServer};
 pub(crate) use target::{Seen, Target};
 pub(crate) use wire::hash;
 

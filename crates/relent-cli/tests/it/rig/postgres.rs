@@ -18,12 +18,7 @@ impl Postgres {
     /// `None` if there is no server to test with.
     pub(crate) fn schema() -> Option<Postgres> {
         static LAST: AtomicU32 = AtomicU32::new(0);
-        let Ok(server) = env::var("RELENT_TEST_POSTGRES") else {
-            let required = env::var("RELENT_TEST_SERVERS").is_ok_and(|value| value == "required");
-            assert!(!required, "servers are required, and RELENT_TEST_POSTGRES is not set");
-            eprintln!("not run: RELENT_TEST_POSTGRES is not set");
-            return None;
-        };
+        let server = server_of("RELENT_TEST_POSTGRES")?;
         let number = LAST.fetch_add(1, Ordering::SeqCst);
         Some(Postgres { server, schema: format!("cli_{}_{number}", process::id()) })
     }
@@ -64,6 +59,18 @@ impl Postgres {
         };
         thread::scope(|scope| scope.spawn(run).join().unwrap());
     }
+}
+
+/// The server that is named by a variable. `None` if there is none to test with, unless servers are
+/// required.
+pub(super) fn server_of(variable: &str) -> Option<String> {
+    if let Ok(server) = env::var(variable) {
+        return Some(server);
+    }
+    let required = env::var("RELENT_TEST_SERVERS").is_ok_and(|value| value == "required");
+    assert!(!required, "servers are required, and {variable} is not set");
+    eprintln!("not run: {variable} is not set");
+    None
 }
 
 impl Drop for Postgres {

@@ -127,6 +127,15 @@ impl Relent {
         kill_process(self.pid(), Signal::TERM).unwrap();
     }
 
+    /// Stops it where it is; [`sigcont`](Relent::sigcont) lets it go on as if nothing had been.
+    pub(crate) fn sigstop(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+    }
+
+    pub(crate) fn sigcont(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
     /// Waits until it has ended by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         soon("the service has ended", self.child.wait()).await.unwrap()
@@ -136,6 +145,12 @@ impl Relent {
     pub(crate) async fn start_again(self) -> Relent {
         let (data, arguments) = (Arc::clone(&self.data), self.arguments.clone());
         Relent::on(data, arguments, self.log.clone()).await
+    }
+
+    /// The same, in its own place.
+    pub(crate) async fn restart(&mut self) {
+        let (data, arguments) = (Arc::clone(&self.data), self.arguments.clone());
+        *self = Relent::on(data, arguments, self.log.clone()).await;
     }
 
     /// Tries to start a second one on the same data: how it ends, and what it says.

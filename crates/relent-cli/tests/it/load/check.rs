@@ -2,21 +2,24 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::Journal;
-use crate::rig::{Relent, Seen, millis};
+use super::{Journal, MAX_ATTEMPTS};
+use crate::rig::{Client, Seen, millis};
 
 const READERS: usize = 4;
 /// How far two clocks and a rounding may disagree, in milliseconds.
 const LEEWAY_MS: f64 = 2.0;
+/// How much later the target may notice that a caller has hung up.
+const HANG_UP_LEEWAY: Duration = Duration::from_millis(10);
 
 /// A task and its attempts, as the service tells them.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(crate) struct Told {
     task: Value,
     attempts: Vec<Value>,
     is_dead_letter: bool,
@@ -24,16 +27,25 @@ pub(super) struct Told {
 
 /// What a run came to.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
-    acked: usize,
+pub(crate) struct Figures {
+    pub(crate) acked: usize,
     lost: usize,
     stored_without_ack: usize,
     requests: usize,
-    pub(super) abandoned: usize,
-    duplicates: usize,
+    pub(crate) abandoned: Vec<Abandoned>,
+    pub(crate) duplicates: usize,
+    /// Writes of owners that were too late, which whoever knows adds.
+    pub(crate) stale: f64,
     succeeded: usize,
     exhausted: usize,
     cancelled: usize,
+}
+
+/// An attempt that was lost, in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abandoned {
+    pub(crate) claimed_at: f64,
+    pub(crate) taken_over_at: f64,
 }
 
 impl fmt::Display for Figures {
@@ -42,19 +54,22 @@ impl fmt::Display for Figures {
         let Figures { succeeded, exhausted, cancelled, .. } = self;
         write!(f, "{acked} acked, {lost} lost, {stored_without_ack} stored without ack; ")?;
         write!(f, "{succeeded} succeeded, {exhausted} exhausted, {cancelled} cancelled; ")?;
-        write!(f, "{requests} requests, {abandoned} attempts abandoned, {duplicates} duplicate 2xx")
+        let abandoned = abandoned.len();
+        write!(f, "{requests} requests, {abandoned} attempts abandoned, ")?;
+        write!(f, "{duplicates} duplicate 2xx, {} stale writes", self.stale)
     }
 }
 
-/// Everything that the service knows, by key.
-pub(super) async fn tasks(relent: &Relent) -> HashMap<String, Told> {
-    let client = relent.client();
+/// Everything that the service knows, by key, asked of these nodes.
+pub(crate) async fn tasks(nodes: &[SocketAddr]) -> HashMap<String, Told> {
+    let client = Client::new(nodes[0]);
     let tasks = client.all("/retry-tasks").await;
     let dead = client.all("/dead-letters").await;
     let dead: HashSet<String> = dead.iter().map(|task| text(task, "taskId")).collect();
     let mut readers = JoinSet::new();
-    for chunk in tasks.chunks(tasks.len().div_ceil(READERS).max(1)) {
-        let (client, chunk) = (relent.client(), chunk.to_vec());
+    let chunks = tasks.chunks(tasks.len().div_ceil(READERS).max(1));
+    for (chunk, node) in chunks.zip(nodes.iter().cycle()) {
+        let (client, chunk) = (Client::new(*node), chunk.to_vec());
         readers.spawn(async move {
             let mut read = Vec::with_capacity(chunk.len());
             for task in chunk {
@@ -76,12 +91,7 @@ pub(super) async fn tasks(relent: &Relent) -> HashMap<String, Told> {
 }
 
 /// Holds everything together; fails with the guarantee that is broken.
-pub(super) fn check(
-    journal: &Journal,
-    tasks: &HashMap<String, Told>,
-    seen: &[Seen],
-    max_attempts: usize,
-) -> Figures {
+pub(crate) fn check(journal: &Journal, tasks: &HashMap<String, Told>, seen: &[Seen]) -> Figures {
     let mut by_key: HashMap<&str, Vec<&Seen>> = HashMap::new();
     for seen in seen {
         by_key.entry(&seen.key).or_default().push(seen);
@@ -106,7 +116,7 @@ pub(super) fn check(
         let seen = by_key.remove(key.as_str()).unwrap_or_default();
         let fails =
             |what: &str| panic!("{what}: {key}\n{:#}\n{:#?}\n{seen:#?}", told.task, told.attempts);
-        if let Some(broken) = broken(told, &seen, max_attempts) {
+        if let Some(broken) = broken(told, &seen) {
             fails(broken);
         }
         if let Some((at, under_way)) = journal.cancelled.get(key)
@@ -120,20 +130,21 @@ pub(super) fn check(
             Some("CANCELLED") => figures.cancelled += 1,
             _ => fails("G2: not ended"),
         }
-        figures.abandoned += told.attempts.iter().filter(|row| is_abandoned(row)).count();
+        let lost = told.attempts.iter().filter(|row| is_abandoned(row) && !is_called_off(row));
+        figures.abandoned.extend(lost.map(Abandoned::of));
         figures.duplicates += seen.iter().filter(|seen| is_success(seen)).count().saturating_sub(1);
     }
     figures
 }
 
 /// What is broken about one task, if anything is.
-fn broken(told: &Told, seen: &[&Seen], max_attempts: usize) -> Option<&'static str> {
+fn broken(told: &Told, seen: &[&Seen]) -> Option<&'static str> {
     let Told { task, attempts, is_dead_letter } = told;
     let numbers: Vec<usize> = attempts.iter().map(|row| number(row, "attemptNumber")).collect();
     if numbers != (1..=number(task, "attemptNumber")).collect::<Vec<_>>() {
         return Some("G7: the log has gaps");
     }
-    if seen.len() > max_attempts || attempts.len() > max_attempts {
+    if seen.len() > MAX_ATTEMPTS || attempts.len() > MAX_ATTEMPTS {
         return Some("G3: more attempts than allowed");
     }
     let row_of = |seen: &Seen| seen.attempt.and_then(|nth| attempts.get(nth as usize - 1));
@@ -188,12 +199,16 @@ fn is_early(attempts: &[Value], seen: &[&Seen]) -> bool {
     })
 }
 
-/// Whether a request came before the one before it was over, and that one was not lost.
+/// Whether a request came before the one before it was over, and neither was of a lost attempt. What
+/// a lost one's owner still does, if it lives, is nobody's to say.
 fn overlaps(attempts: &[Value], seen: &[&Seen]) -> bool {
-    seen.windows(2).any(|pair| {
-        let row = pair[0].attempt.and_then(|nth| attempts.get(nth as usize - 1));
-        let lost = row.is_none_or(is_abandoned);
-        !lost && pair[0].ended.is_none_or(|ended| pair[1].arrived < ended)
+    let is_lost = |seen: &Seen| {
+        seen.attempt.and_then(|nth| attempts.get(nth as usize - 1)).is_none_or(is_abandoned)
+    };
+    let owned: Vec<&Seen> = seen.iter().copied().filter(|seen| !is_lost(seen)).collect();
+    owned.windows(2).any(|pair| {
+        let leeway = if pair[0].answered.is_some() { Duration::ZERO } else { HANG_UP_LEEWAY };
+        pair[0].ended.is_none_or(|ended| pair[1].arrived + leeway < ended)
     })
 }
 
@@ -203,6 +218,24 @@ fn is_success(seen: &Seen) -> bool {
 
 fn is_abandoned(row: &Value) -> bool {
     row["error"] == "abandoned"
+}
+
+/// Counted and not made: it was cancelled between its claim and its sending.
+fn is_called_off(row: &Value) -> bool {
+    row["durationUs"] == 0
+}
+
+impl Abandoned {
+    fn of(row: &Value) -> Abandoned {
+        let [claimed_at, took] =
+            ["startedAt", "durationMs"].map(|name| row[name].as_f64().expect("a number"));
+        Abandoned { claimed_at, taken_over_at: claimed_at + took }
+    }
+
+    /// How long it took until somebody noticed.
+    pub(crate) fn noticed_after(&self) -> f64 {
+        self.taken_over_at - self.claimed_at
+    }
 }
 
 fn text(document: &Value, name: &str) -> String {
