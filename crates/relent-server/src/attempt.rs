@@ -24,6 +24,7 @@ use crate::metrics::AttemptSeen;
 use crate::policies::KnownPolicy;
 use crate::preview;
 use crate::scheduler::QUANTUM;
+use crate::seldom::Seldom;
 use crate::service::Service;
 
 /// What of a lease must be left when an attempt ends: the time to write it down.
@@ -65,7 +66,15 @@ async fn attempt(service: &Service, lane: &Arc<Lane>, claimed: Claimed, pass: Pa
         called_off(service, lane, &known, claimed, started_at).await;
         return;
     }
-    let answer = match outgoing(&claimed, &known, started_at) {
+    let of_lease = claimed.lease.until.saturating_since(started_at).saturating_sub(LEASE_RESERVE);
+    if of_lease.is_zero() {
+        // The process was stopped, or the claim's answer was long on its way. Whoever takes the
+        // task over would send at the same time.
+        tracing::warn!(task = %claimed.lease.task, "an attempt's lease was over before it was sent");
+        lane.abandon(pass, started_at);
+        return;
+    }
+    let answer = match outgoing(&claimed, &known, started_at, of_lease) {
         Some(outgoing) => service.egress.send(outgoing).await,
         None => Answer::without_call(Outcome::from(Fault::Configuration)),
     };
@@ -102,7 +111,12 @@ async fn attempt(service: &Service, lane: &Arc<Lane>, claimed: Claimed, pass: Pa
 }
 
 /// What is sent; `None` if the stored request makes none, which its checks at the door rule out.
-fn outgoing(claimed: &Claimed, known: &KnownPolicy, now: Timestamp) -> Option<Outgoing> {
+fn outgoing(
+    claimed: &Claimed,
+    known: &KnownPolicy,
+    now: Timestamp,
+    of_lease: Duration,
+) -> Option<Outgoing> {
     let request = &claimed.request;
     let mut headers = HeaderMap::with_capacity(request.headers.len() + 4);
     for (name, value) in &request.headers {
@@ -121,7 +135,6 @@ fn outgoing(claimed: &Claimed, known: &KnownPolicy, now: Timestamp) -> Option<Ou
     }
     let spec = known.policy.spec();
     let until_deadline = known.policy.deadline_of(&claimed.history).saturating_since(now);
-    let of_lease = claimed.lease.until.saturating_since(now).saturating_sub(LEASE_RESERVE);
     let attempt_timeout = spec.attempt_timeout.min(until_deadline).min(of_lease);
     Some(Outgoing {
         method: request.method.parse().ok()?,
@@ -249,7 +262,11 @@ async fn write_down(service: &Service, record: Record) -> Option<Recorded> {
             Err(error @ (Error::Overloaded | Error::Unavailable(_)))
                 if service.store.now() < until =>
             {
-                tracing::warn!(%error, task = %record.lease.task, "could not record an attempt yet");
+                static SELDOM: Seldom = Seldom::new();
+                if let Some(untold) = SELDOM.tell() {
+                    let task = record.lease.task;
+                    tracing::warn!(%error, %task, untold, "could not record an attempt yet");
+                }
             }
             Err(error) => {
                 tracing::error!(%error, task = %record.lease.task, "an attempt's result is lost");

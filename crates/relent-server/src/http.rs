@@ -14,6 +14,7 @@ mod policies;
 mod tasks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::{HeaderValue, StatusCode, header};
 use axum::Router;
@@ -23,6 +24,7 @@ use relent_api::{Code, Problem};
 use relent_store::{Error, TenantId};
 use serde::Serialize;
 
+use crate::seldom::Seldom;
 use crate::service::Service;
 
 /// The whole API on a service.
@@ -91,6 +93,17 @@ async fn no_such_method() -> Refused {
     .into()
 }
 
+/// Whoever asks does not wait for a store longer than this.
+const STORE_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the store answers, if it does in time. What it was asked for it may still do.
+async fn in_time<T, E: From<Error>>(asked: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match tokio::time::timeout(STORE_WITHIN, asked).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Error::Unavailable("it did not answer within 5 s".to_owned()).into()),
+    }
+}
+
 /// What a handler returns.
 type Handled = Result<Response, Refused>;
 
@@ -118,10 +131,13 @@ impl From<Error> for Refused {
                 ),
             ),
             Error::Unavailable(ref reason) | Error::Damaged(ref reason) => {
-                tracing::error!(%reason, "the store failed");
+                static SELDOM: Seldom = Seldom::new();
+                if let Some(untold) = SELDOM.tell() {
+                    tracing::error!(%reason, untold, "the store failed");
+                }
                 Problem::new(
                     Code::StoreUnavailable,
-                    "the store cannot be used at present; nothing was changed",
+                    "the store cannot be used at present; what was asked may have been done or not: ask again, for a task with the same idempotency key",
                 )
                 .retry_after(1)
             }

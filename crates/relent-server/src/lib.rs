@@ -16,6 +16,7 @@ mod metrics;
 mod policies;
 mod preview;
 mod scheduler;
+mod seldom;
 mod server;
 mod service;
 mod under_way;

@@ -30,6 +30,7 @@ use tokio::runtime::Handle;
 
 use crate::attempt;
 use crate::lanes::{Lane, Trial};
+use crate::seldom::Seldom;
 use crate::service::Service;
 pub(crate) use lines::LineKey;
 use lines::Lines;
@@ -217,7 +218,10 @@ impl Scheduler<'_> {
                 self.start(planned, claims);
             }
             Err(error) => {
-                tracing::error!(%error, "could not claim due tasks");
+                static SELDOM: Seldom = Seldom::new();
+                if let Some(untold) = SELDOM.tell() {
+                    tracing::error!(%error, untold, "could not claim due tasks");
+                }
                 for planned in planned {
                     self.lines.hold(planned.key, now + STORE_PAUSE, now);
                 }

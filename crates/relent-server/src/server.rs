@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relent_api::Limits;
 use relent_store::{Error as StoreError, Retention, Store, TenantId};
@@ -124,6 +124,8 @@ pub struct Server {
     scheduler: Option<std::thread::JoinHandle<()>>,
 }
 
+/// How long each chore gets to save what is left when the service stops.
+const UPKEEP_ENDS_WITHIN: Duration = Duration::from_secs(3);
 /// How often a stopping service looks whether its attempts have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
@@ -190,28 +192,33 @@ impl Server {
     /// When the store could not be closed in order.
     pub async fn stop(self) -> Result<u32, StoreError> {
         let Server { service, grace, stop, door, upkeep, scheduler, .. } = self;
+        let asked_at = Instant::now();
         service.draining.store(true, Ordering::Relaxed);
         service.inbox.stop();
         if let Some(scheduler) = scheduler {
             // The round that is under way ends with a claim, which is not waited for in async code.
             let _ = tokio::task::spawn_blocking(move || scheduler.join()).await;
         }
-        let drained = tokio::time::timeout(grace, async {
+        let grace_left = || grace.saturating_sub(asked_at.elapsed());
+        let drained = tokio::time::timeout(grace_left(), async {
             while service.places.taken() > 0 {
                 tokio::time::sleep(DRAIN_LOOK).await;
             }
         });
         let left = if drained.await.is_ok() { 0 } else { service.places.taken() };
         let _ = stop.send(true);
-        for task in upkeep {
-            let _ = task.await;
+        for mut task in upkeep {
+            // It may wait for a store that is not there.
+            if tokio::time::timeout(UPKEEP_ENDS_WITHIN, &mut task).await.is_err() {
+                task.abort();
+            }
         }
         service.events.close();
         // Requests under way have had the whole grace.
         if tokio::time::timeout(Duration::from_secs(2), door).await.is_err() {
             tracing::warn!("some connections were cut");
         }
-        service.store.close(grace.max(Duration::from_secs(5))).await?;
+        service.store.close(grace_left().max(Duration::from_secs(5))).await?;
         Ok(left)
     }
 }

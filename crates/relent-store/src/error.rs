@@ -1,12 +1,13 @@
 //! What can go wrong with a store, by what the caller can do about it.
 
-/// A store could not do what it was asked. Nothing was changed.
+/// A store could not do what it was asked. Nothing was changed, unless the answer was lost on its way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Too much is waiting to be written. Ask again shortly.
     #[error("the store has too much to write already")]
     Overloaded,
-    /// It cannot be reached, or stopped itself after an error. The text is for the operator.
+    /// It cannot be reached, or stopped itself after an error. If the connection was lost in the
+    /// middle, what was asked may have been done all the same. The text is for the operator.
     #[error("the store is not available: {0}")]
     Unavailable(String),
     /// What was found in it makes no sense. The text is for the operator.

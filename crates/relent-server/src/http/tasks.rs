@@ -15,7 +15,7 @@ use relent_store::{
 };
 
 use super::documents::{self, status};
-use super::{Handled, Refused, body, json, tenant};
+use super::{Handled, Refused, body, in_time, json, tenant};
 use crate::events::TaskEvent;
 use crate::lanes::Lane;
 use crate::policies::KnownPolicy;
@@ -33,6 +33,10 @@ pub(super) async fn create(State(service): State<Arc<Service>>, request: Request
     let key = header_key(request.headers())?;
     let document = body::read(request, service.limits.request_bytes_max).await?;
     let task = NewTask::parse(&document, key.as_deref(), &service.limits, service.store.now())?;
+    in_time(store(&service, task)).await
+}
+
+async fn store(service: &Service, task: NewTask) -> Handled {
     let tenant = tenant();
     let storing = match &task.key {
         Some(key) => Some(service.being_stored.begin(&tenant, key).ok_or_else(|| {
@@ -41,7 +45,7 @@ pub(super) async fn create(State(service): State<Arc<Service>>, request: Request
         })?),
         None => None,
     };
-    let prepared = prepare(&service, &tenant, task).await?;
+    let prepared = prepare(service, &tenant, task).await?;
     let about = prepared.about();
     let answers = service.store.enqueue(&tenant, vec![prepared.task]).await?;
     drop(storing);
@@ -53,7 +57,7 @@ pub(super) async fn create(State(service): State<Arc<Service>>, request: Request
         }
         Some(Enqueued::Existing(id)) => {
             service.metrics.duplicates(1);
-            let document = existing(&service, &tenant, &about, *id).await?;
+            let document = existing(service, &tenant, &about, *id).await?;
             Ok(created(StatusCode::OK, &document))
         }
         Some(Enqueued::Conflict(id)) => {
@@ -81,6 +85,10 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
             relent_api::parse_lines(&document, &service.limits, service.store.now())?
         }
     };
+    in_time(store_batch(&service, tasks)).await
+}
+
+async fn store_batch(service: &Service, tasks: Vec<NewTask>) -> Handled {
     let tenant = tenant();
     // Before any lane is opened: a batch that is refused leaves nothing behind.
     for task in &tasks {
@@ -90,7 +98,7 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
     }
     let (mut new, mut about) = (Vec::with_capacity(tasks.len()), Vec::with_capacity(tasks.len()));
     for task in tasks {
-        let prepared = prepare(&service, &tenant, task).await?;
+        let prepared = prepare(service, &tenant, task).await?;
         about.push(prepared.about());
         new.push(prepared.task);
     }
@@ -107,7 +115,7 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
                 service.events.task(TaskEvent::Created, *id, 0, &about.lane, service.store.now());
                 items.push(about.document(*id));
             }
-            Enqueued::Existing(id) => items.push(existing(&service, &tenant, about, *id).await?),
+            Enqueued::Existing(id) => items.push(existing(service, &tenant, about, *id).await?),
             Enqueued::Conflict(id) => {
                 conflicts = conflicts.with_error(documents::key_conflict(index, *id));
             }
@@ -252,7 +260,7 @@ pub(super) async fn get(
     State(service): State<Arc<Service>>,
     Path(task_id): Path<String>,
 ) -> Handled {
-    let task = service.store.task(&tenant(), known_id(&task_id)?).await?;
+    let task = in_time(service.store.task(&tenant(), known_id(&task_id)?)).await?;
     let task = task.ok_or_else(|| not_found(&task_id))?;
     Ok(json(StatusCode::OK, &documents::task(&service, &task, documents::Body::Left).await?))
 }
@@ -263,7 +271,7 @@ pub(super) async fn cancel(
     Path(task_id): Path<String>,
 ) -> Handled {
     let (tenant, id) = (tenant(), known_id(&task_id)?);
-    let code = match service.store.cancel(&tenant, id).await? {
+    let code = match in_time(service.store.cancel(&tenant, id)).await? {
         Cancelled::Now => StatusCode::OK,
         Cancelled::AfterAttempt => {
             service.under_way.call_off(id);
@@ -276,7 +284,8 @@ pub(super) async fn cancel(
         }
         Cancelled::NotFound => return Err(not_found(&task_id)),
     };
-    let task = service.store.task(&tenant, id).await?.ok_or_else(|| not_found(&task_id))?;
+    let task =
+        in_time(service.store.task(&tenant, id)).await?.ok_or_else(|| not_found(&task_id))?;
     if code == StatusCode::OK
         && let Some(lane) = service.lane_of_id(task.lane).await?
     {
@@ -293,7 +302,7 @@ pub(super) async fn attempts(
 ) -> Handled {
     let query =
         relent_api::PageQuery::parse(query.as_deref().unwrap_or_default(), &service.limits)?;
-    let attempts = service.store.attempts(&tenant(), known_id(&task_id)?).await?;
+    let attempts = in_time(service.store.attempts(&tenant(), known_id(&task_id)?)).await?;
     let attempts = attempts.ok_or_else(|| not_found(&task_id))?;
     let skip = match &query.cursor {
         None => 0,

@@ -89,7 +89,7 @@ impl Node {
         tenant: &TenantId,
         redrives: &[Redrive],
     ) -> Result<Vec<Redriven>, Failure> {
-        let mut link = self.link().await;
+        let mut link = self.long_link().await;
         let policies = redrives.iter().filter_map(|redrive| Some(redrive.policy?.0));
         let unknown = policies.clone().filter(|policy| !self.knows_policy(*policy)).collect();
         self.look_up(&mut link, Vec::new(), unknown).await?;
@@ -149,7 +149,7 @@ impl Node {
         let ids: Vec<i64> = tasks.iter().map(|id| from_id(*id)).collect();
         let owner = tenant.as_str();
         let values = [(&ids as _, Type::INT8_ARRAY), (&owner as _, Type::TEXT)];
-        let rows = self.link().await.query(PURGE, &values).await?;
+        let rows = self.long_link().await.query(PURGE, &values).await?;
         let purged: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
         Ok(purged.cast_unsigned())
     }

@@ -253,5 +253,5 @@ fn to_swept(row: &Row) -> Result<Swept, Error> {
 pub(super) async fn release(node: &Node) -> Result<(), Failure> {
     let now = node.clock.given();
     let values = [(&now as _, Type::INT8), (&node.number as _, Type::INT4)];
-    node.link().await.query(RELEASE, &values).await.map(drop)
+    node.long_link().await.query(RELEASE, &values).await.map(drop)
 }

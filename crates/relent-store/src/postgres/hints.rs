@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use relent_policy::{Timestamp, Turn};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::types::Type;
 
 use super::failure::Failure;
-use super::link::{self, jittered};
+use super::link::{self, GRACE, jittered};
 use super::node::Node;
 use super::place::Role;
 use super::rows::{from_line, from_time, to_line, to_time};
@@ -41,6 +41,8 @@ const LOOK_OFTEN: Duration = Duration::from_millis(100);
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 const CLOCK_EVERY: Duration = Duration::from_secs(10);
+/// Who only listens would not notice that nobody is there any more.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// What the other nodes are still to be told.
 #[derive(Default)]
@@ -104,18 +106,27 @@ pub(super) async fn hear_others(node: Arc<Node>) {
 async fn hear(node: &Node) -> Result<(), Failure> {
     let (ears, mut heard) = mpsc::unbounded_channel();
     let client = link::open(&node.place, Role::Listen, Some(ears)).await?;
-    let listen = format!("LISTEN {}", node.place.channel());
-    client.batch_execute(&listen).await.map_err(Failure::Refused)?;
+    let ask = async |sql: &str| {
+        let answer = timeout(node.place.limit(Role::Listen) + GRACE, client.batch_execute(sql));
+        let answer = answer.await.map_err(|_| Failure::Lost("it did not answer".to_owned()))?;
+        answer.map_err(Failure::Refused)
+    };
+    ask(&format!("LISTEN {}", node.place.channel())).await?;
     node.hints.hears.store(true, Ordering::SeqCst);
     // What was told while nobody listened.
     look(node).await?;
-    while let Some(text) = heard.recv().await {
-        let (teller, dues) = read(&text);
-        if teller != Some(node.number) {
-            node.tell_here(&dues);
+    loop {
+        match timeout(ASK_EVERY, heard.recv()).await {
+            Ok(None) => return Ok(()),
+            Err(_) => ask("").await?,
+            Ok(Some(text)) => {
+                let (teller, dues) = read(&text);
+                if teller != Some(node.number) {
+                    node.tell_here(&dues);
+                }
+            }
         }
     }
-    Ok(())
 }
 
 /// Looks for what nobody told, and at the database's clock.

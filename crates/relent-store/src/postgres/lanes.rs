@@ -94,7 +94,7 @@ impl Node {
     }
 
     pub(super) async fn lanes(&self) -> Result<Vec<LaneRecord>, Failure> {
-        let rows = self.link().await.look(ALL, &[]).await?;
+        let rows = self.long_link().await.look(ALL, &[]).await?;
         let lanes = rows.iter().map(to_record).collect::<Result<Vec<_>, Error>>()?;
         lanes.iter().for_each(|lane| self.learn_lane(lane.id, &lane.tenant));
         Ok(lanes)

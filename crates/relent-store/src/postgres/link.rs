@@ -29,7 +29,7 @@ pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// How much longer than the server may take, this side waits.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 const STATEMENTS_MAX: usize = 100;
 /// An acknowledgement must outlive a crash, whatever the database's default is.
 const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
@@ -42,6 +42,8 @@ pub(super) struct Link {
     /// When the next try may be made, and how long to wait after that.
     next_try: Option<(Instant, Duration)>,
     in_transaction: bool,
+    /// Whether what it is asked next may take long.
+    pub(super) is_long: bool,
 }
 
 struct Open {
@@ -51,7 +53,7 @@ struct Open {
 
 impl Link {
     pub(super) fn new(place: Arc<Place>, role: Role) -> Link {
-        Link { place, role, open: None, next_try: None, in_transaction: false }
+        Link { place, role, open: None, next_try: None, in_transaction: false, is_long: false }
     }
 
     /// Runs a statement to its end, which is its commit unless a transaction was begun.
@@ -61,7 +63,7 @@ impl Link {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Failure> {
         self.connect().await?;
-        let limit = self.place.statement_timeout + GRACE;
+        let limit = self.limit();
         let Some(open) = &mut self.open else { return Err(Failure::Down("no connection".into())) };
         let answer = timeout(limit, open.query(&self.place, sql, values)).await;
         self.outcome(answer)
@@ -82,7 +84,7 @@ impl Link {
     /// Runs a statement without values, or several.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), Failure> {
         self.connect().await?;
-        let limit = self.place.statement_timeout + GRACE;
+        let limit = self.limit();
         let Some(open) = &self.open else { return Err(Failure::Down("no connection".into())) };
         let answer = timeout(limit, open.client.batch_execute(sql)).await;
         self.outcome(answer)
@@ -115,6 +117,12 @@ impl Link {
 
     pub(super) fn is_in_transaction(&self) -> bool {
         self.in_transaction
+    }
+
+    /// How long an answer is waited for.
+    fn limit(&self) -> Duration {
+        let of_role = if self.is_long { self.role } else { Role::Index };
+        self.place.limit(of_role) + GRACE
     }
 
     fn outcome<T>(
@@ -226,7 +234,8 @@ pub(super) async fn open(
         }
         Ok(client)
     };
-    let limit = config.get_connect_timeout().copied().unwrap_or_default() * 2;
+    // For all of it: what is reached may still say nothing.
+    let limit = config.get_connect_timeout().copied().unwrap_or_default();
     match timeout(limit, opened).await {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(failed)) => Err(Failure::Down(describe(&failed))),

@@ -88,7 +88,7 @@ impl Node {
         ];
         let only_dead = filter.because.is_some() || filter.states == [State::Exhausted];
         let (list, last) = if only_dead { (LIST_DEAD, LAST_DEAD) } else { (LIST, LAST) };
-        let mut link = self.link().await;
+        let mut link = self.long_link().await;
         let rows = link.look(list, &values).await?;
         let mut items = rows.iter().map(to_task).collect::<Result<Vec<_>, Error>>()?;
         let is_full = items.len() > max;

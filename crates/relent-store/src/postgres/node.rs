@@ -139,6 +139,13 @@ impl Node {
         Box::pin(async { running.await.unwrap_or_else(|_| Err(stopped())) })
     }
 
+    /// The same for what may take long.
+    pub(super) async fn long_link(&self) -> Borrowed {
+        let mut link = self.link().await;
+        link.is_long = true;
+        link
+    }
+
     /// A connection for looking and for changing a little.
     pub(super) async fn link(&self) -> Borrowed {
         let permit = Arc::clone(&self.pool.permits).acquire_owned().await;
@@ -258,7 +265,8 @@ impl DerefMut for Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         // A transaction that was not ended ends with its connection.
-        if let Some(link) = self.link.take().filter(|link| !link.is_in_transaction()) {
+        if let Some(mut link) = self.link.take().filter(|link| !link.is_in_transaction()) {
+            link.is_long = false;
             self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         }
     }

@@ -29,6 +29,9 @@ const APPLICATION: &str = "relent";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const UNANSWERED_MAX: Duration = Duration::from_secs(15);
+/// For what tasks and callers wait for. A result must be written before its lease ends, with time to
+/// try again.
+const HOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a PostgreSQL database cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
@@ -153,11 +156,19 @@ impl Place {
     }
 
     /// How to connect for a purpose.
+    /// How long a statement of a connection may take.
+    pub(super) fn limit(&self, role: Role) -> Duration {
+        match role {
+            Role::Insert | Role::Index | Role::Listen => self.statement_timeout.min(HOT_TIMEOUT),
+            Role::Plain => self.statement_timeout,
+        }
+    }
+
     pub(super) fn config(&self, role: Role) -> Config {
         let mut config = self.config.clone();
         if self.prepare {
             let before = config.get_options().unwrap_or_default();
-            let millis = self.statement_timeout.as_millis();
+            let millis = self.limit(role).as_millis();
             let ours = format!(
                 "{before} -c statement_timeout={millis} -c lock_timeout={millis} \
                  -c idle_in_transaction_session_timeout=10000 -c jit=off \

@@ -77,7 +77,7 @@ impl Node {
 
     pub(super) async fn policies(&self, tenant: &TenantId) -> Result<Vec<PolicyRecord>, Failure> {
         let owner = tenant.as_str();
-        let rows = self.link().await.look(OF_TENANT, &[(&owner, Type::TEXT)]).await?;
+        let rows = self.long_link().await.look(OF_TENANT, &[(&owner, Type::TEXT)]).await?;
         Ok(rows.iter().map(to_record).collect::<Result<_, Error>>()?)
     }
 

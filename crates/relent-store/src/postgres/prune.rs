@@ -70,7 +70,7 @@ const MAKE_DAYS_EVERY: Duration = Duration::from_secs(3_600);
 
 impl Node {
     pub(super) async fn prune(&self, retention: Retention, max: u32) -> Result<u64, Failure> {
-        let mut link = self.link().await;
+        let mut link = self.long_link().await;
         let now = match self.clock.given() {
             Some(now) => now,
             None => from_time(self.clock.now()),
@@ -117,7 +117,7 @@ impl Node {
 
     /// Makes today and the next days, where they are missing.
     pub(super) async fn make_days(&self, now: Timestamp) -> Result<(), Failure> {
-        let mut link = self.link().await;
+        let mut link = self.long_link().await;
         let (today, known) = (from_time(now) / DAY_NANOS, days(&mut link).await?);
         for day in (today..=today + DAYS_AHEAD).filter(|day| !known.contains(day)) {
             let (from, to) = (day * DAY_NANOS, (day + 1) * DAY_NANOS);

@@ -101,7 +101,7 @@ impl Node {
 
     pub(super) async fn lines(&self) -> Result<Vec<LaneDue>, Failure> {
         let now = self.clock.given();
-        let rows = self.link().await.look(LINES, &[(&now, Type::INT8)]).await?;
+        let rows = self.long_link().await.look(LINES, &[(&now, Type::INT8)]).await?;
         let lines = rows.iter().map(|row| {
             let (lane, turn) = to_line(column(row, 0)?)?;
             Ok(LaneDue { lane, turn, at: to_time(column(row, 1)?) })
@@ -111,7 +111,7 @@ impl Node {
 
     pub(super) async fn counts(&self) -> Result<Vec<(LaneId, Counts)>, Failure> {
         let mut lanes = BTreeMap::<LaneId, Counts>::new();
-        for row in self.link().await.look(COUNTS, &[]).await? {
+        for row in self.long_link().await.look(COUNTS, &[]).await? {
             let (lane, turn) = to_line(column(&row, 0)?)?;
             let (state, count): (i16, i64) = (column(&row, 1)?, column(&row, 2)?);
             let counts = lanes.entry(lane).or_default();

@@ -14,9 +14,6 @@ use crate::rig::{Client, Seen, millis};
 const READERS: usize = 4;
 /// How far two clocks and a rounding may disagree, in milliseconds.
 const LEEWAY_MS: f64 = 2.0;
-/// How much later the target may notice that a caller has hung up.
-const HANG_UP_LEEWAY: Duration = Duration::from_millis(10);
-
 /// A task and its attempts, as the service tells them.
 #[derive(Debug)]
 pub(crate) struct Told {
@@ -207,8 +204,12 @@ fn overlaps(attempts: &[Value], seen: &[&Seen]) -> bool {
     };
     let owned: Vec<&Seen> = seen.iter().copied().filter(|seen| !is_lost(seen)).collect();
     owned.windows(2).any(|pair| {
-        let leeway = if pair[0].answered.is_some() { Duration::ZERO } else { HANG_UP_LEEWAY };
-        pair[0].ended.is_none_or(|ended| pair[1].arrived + leeway < ended)
+        let row = pair[0].attempt.and_then(|nth| attempts.get(nth as usize - 1));
+        match row.filter(|row| row["responseStatus"].is_null()) {
+            // The target may notice late that it was hung up on.
+            Some(row) => millis(pair[1].arrived_at) < ended_at(row),
+            None => pair[0].ended.is_none_or(|ended| pair[1].arrived < ended),
+        }
     })
 }
 
@@ -225,11 +226,15 @@ fn is_called_off(row: &Value) -> bool {
     row["durationUs"] == 0
 }
 
+/// When an attempt ended, in milliseconds since the epoch, rounded down.
+fn ended_at(row: &Value) -> f64 {
+    ["startedAt", "durationMs"].map(|name| row[name].as_f64().expect("a number")).iter().sum()
+}
+
 impl Abandoned {
     fn of(row: &Value) -> Abandoned {
-        let [claimed_at, took] =
-            ["startedAt", "durationMs"].map(|name| row[name].as_f64().expect("a number"));
-        Abandoned { claimed_at, taken_over_at: claimed_at + took }
+        let claimed_at = row["startedAt"].as_f64().expect("a number");
+        Abandoned { claimed_at, taken_over_at: ended_at(row) }
     }
 
     /// How long it took until somebody noticed.
