@@ -8,7 +8,7 @@ use super::producers::Answer;
 use super::{
     ATTEMPT_TIMEOUT, LEASE, NODES, NOTICED_WITHIN, World, assert_taken_over_in_time, rounds,
 };
-use crate::rig::{Gate, Kind, SOON, ok, wait_until};
+use crate::rig::{Kind, SOON, ok, wait_until};
 
 pub(super) async fn killed(kind: Kind) {
     let Some(mut world) = World::start(kind).await else { return };
@@ -33,16 +33,12 @@ pub(super) async fn stopped(kind: Kind) {
     let Some(mut world) = World::start(kind).await else { return };
     world.until_acked(50).await;
     for _ in 0..rounds(1) {
-        let gate = Gate::closed();
-        world.load.target.on("/held", [ok().held_by(&gate)]);
+        // Their answers come while it is stopped.
+        world.load.target.on("/held", [ok().after(ATTEMPT_TIMEOUT / 4 * 3)]);
         let before = world.load.target.seen_at("/held").len();
-        let mut held = Vec::new();
-        for _ in 0..HELD {
-            held.push(world.load.post(&world.cluster.client(STOPPED), "/held").await);
-        }
+        let held = world.load.post_all(&world.cluster.client(STOPPED), "/held", HELD).await;
         world.load.target.until_seen("/held", before + HELD).await;
         world.cluster.nodes[STOPPED].relent.sigstop();
-        gate.open();
         let client = world.cluster.client(0);
         let longest = ATTEMPT_TIMEOUT + LEASE + NOTICED_WITHIN;
         for id in held {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -76,12 +76,18 @@ impl Load {
         load
     }
 
-    /// Posts one task, which must be taken; its id.
-    pub(super) async fn post(&self, client: &Client, path: &str) -> String {
-        let key = format!("k-{}", self.shared.keys.fetch_add(1, Ordering::Relaxed));
-        let id = client.create(&task(&self.target.url(path), &key, load::POLICY)).await;
-        self.note_acked(&key, &id);
-        id
+    /// Posts tasks in one batch, which must be taken; their ids.
+    pub(super) async fn post_all(&self, client: &Client, path: &str, count: usize) -> Vec<String> {
+        let key = |_| format!("k-{}", self.shared.keys.fetch_add(1, Ordering::Relaxed));
+        let keys: Vec<String> = (0..count).map(key).collect();
+        let url = self.target.url(path);
+        let tasks: Vec<Value> = keys.iter().map(|key| task(&url, key, load::POLICY)).collect();
+        let stored = client.post("/retry-tasks:batch", &json!({"tasks": tasks})).await.expect(202);
+        let ids = stored["items"].as_array().unwrap().iter();
+        let ids: Vec<String> =
+            ids.map(|item| item["taskId"].as_str().unwrap().to_owned()).collect();
+        keys.iter().zip(&ids).for_each(|(key, id)| self.note_acked(key, id));
+        ids
     }
 
     pub(super) fn note_acked(&self, key: &str, id: &str) {
