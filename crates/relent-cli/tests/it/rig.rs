@@ -34,6 +34,15 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(4);
 
+/// A bound on what the service does, as it is on a machine that has nothing else to do; longer by as
+/// much as there is more to do at present than there are cores.
+pub(crate) fn stretched(bound: Duration) -> Duration {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    bound.mul_f64((load / f64::from(u32::try_from(cores).unwrap())).max(1.0))
+}
+
 /// Looks until the condition holds; fails with `what` after the time.
 pub(crate) async fn wait_until<T>(
     within: Duration,

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::producers::Answer;
-use super::{
-    ANSWERED_WITHIN, LEASE, NODES, NOTICED_WITHIN, World, assert_taken_over_in_time, rounds,
-};
+use super::{LEASE, NODES, NOTICED_WITHIN, World, assert_taken_over_in_time, rounds};
 use crate::rig::{Fault, Kind, millis};
 
 /// How long a node may need to find out that the network is back. Connections that were forgotten are
@@ -45,7 +43,7 @@ async fn break_and_mend(world: &World, nodes: &[usize], fault: Fault) {
     }
     let (lasted, back) = (mended - began, mended.elapsed());
     println!("{fault:?} at {nodes:?} for {lasted:.1?}, back after {back:.1?}");
-    world.assert_answered(began, Instant::now(), ANSWERED_WITHIN);
+    world.assert_answered(began, Instant::now());
 }
 
 pub(super) async fn broken_for_one(kind: Kind) {

@@ -31,6 +31,8 @@ pub(crate) struct Figures {
     requests: usize,
     pub(crate) abandoned: Vec<Abandoned>,
     pub(crate) duplicates: usize,
+    /// 2xx that came when the attempt had timed out.
+    pub(crate) too_late: usize,
     /// Writes of owners that were too late, which whoever knows adds.
     pub(crate) stale: f64,
     succeeded: usize,
@@ -53,7 +55,8 @@ impl fmt::Display for Figures {
         write!(f, "{succeeded} succeeded, {exhausted} exhausted, {cancelled} cancelled; ")?;
         let abandoned = abandoned.len();
         write!(f, "{requests} requests, {abandoned} attempts abandoned, ")?;
-        write!(f, "{duplicates} duplicate 2xx, {} stale writes", self.stale)
+        write!(f, "{duplicates} duplicate 2xx ({} of them after a timeout), ", self.too_late)?;
+        write!(f, "{} stale writes", self.stale)
     }
 }
 
@@ -129,6 +132,8 @@ pub(crate) fn check(journal: &Journal, tasks: &HashMap<String, Told>, seen: &[Se
         }
         let lost = told.attempts.iter().filter(|row| is_abandoned(row) && !is_called_off(row));
         figures.abandoned.extend(lost.map(Abandoned::of));
+        figures.too_late +=
+            seen.iter().filter(|seen| is_success(seen) && is_too_late(told, seen)).count();
         figures.duplicates += seen.iter().filter(|seen| is_success(seen)).count().saturating_sub(1);
     }
     figures
@@ -215,6 +220,12 @@ fn overlaps(attempts: &[Value], seen: &[&Seen]) -> bool {
 
 fn is_success(seen: &Seen) -> bool {
     seen.answered.is_some_and(|status| (200..300).contains(&status))
+}
+
+/// The target answered, and whoever asked had gone.
+fn is_too_late(told: &Told, seen: &Seen) -> bool {
+    let row = seen.attempt.and_then(|nth| told.attempts.get(nth as usize - 1));
+    row.is_some_and(|row| row["responseStatus"].is_null() && !is_abandoned(row))
 }
 
 fn is_abandoned(row: &Value) -> bool {

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::proxy::{Fault, Proxy};
-use super::{Client, Kind, Relent, StoreServer, wait_until};
+use super::{Client, Kind, Relent, StoreServer, stretched, wait_until};
 
 /// Nodes, and what is between them and their store. Dropped, all of it is gone.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Cluster {
     /// Waits until a node says that it can be used.
     pub(crate) async fn until_ready(&self, node: usize, within: Duration) {
         let client = self.client(node);
-        wait_until(within, "the node is ready", async || {
+        wait_until(stretched(within), "the node is ready", async || {
             (client.get("/readyz").await.status == 200).then_some(())
         })
         .await;

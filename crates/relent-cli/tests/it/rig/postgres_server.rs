@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use super::{soon, wait_until};
@@ -36,7 +37,8 @@ impl PostgresServer {
         let mut initdb = program("initdb", folder.path());
         initdb.args(["--username=relent", "--auth=trust", "--no-sync", "--locale=C"]);
         initdb.args(["--encoding=UTF8", "--pgdata"]).arg(folder.path().join("data"));
-        let made = soon("initdb has ended", initdb.output()).await.unwrap();
+        let made =
+            timeout(STARTS_WITHIN, initdb.output()).await.expect("initdb has ended").unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let server = PostgresServer { child: run(folder.path()), folder };
         server.until_ready().await;
@@ -147,14 +149,8 @@ impl Drop for PostgresServer {
         let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) else {
             return;
         };
-        // It may have ended in this moment.
+        // It may have ended in this moment. If not, it kills what does not end within five seconds.
         let _ = kill_process(pid, Signal::QUIT);
-        for _ in 0..100 {
-            if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = waitpid(Some(pid), WaitOptions::empty());
     }
 }
