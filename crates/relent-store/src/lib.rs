@@ -27,6 +27,8 @@ mod memory;
 mod page;
 mod policy;
 mod postgres;
+mod queue;
+mod redis;
 mod sqlite;
 mod task;
 mod version;
@@ -44,6 +46,7 @@ pub use memory::MemoryStore;
 pub use page::{Cursor, Page, TaskFilter};
 pub use policy::{NewPolicy, PolicyRecord};
 pub use postgres::{ConnectError, PostgresOptions, PostgresStore};
+pub use redis::{RedisConnectError, RedisOptions, RedisStore, WaitFor};
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use task::{
     Cancelled, Enqueued, FirstAttempt, NewTask, Redrive, Redriven, Retention, State, StoredRequest,

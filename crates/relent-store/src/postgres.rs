@@ -35,7 +35,6 @@ mod node;
 mod place;
 mod policies;
 mod prune;
-mod queue;
 mod reads;
 mod record;
 mod roles;
@@ -63,6 +62,7 @@ use self::place::{Place, Role};
 use crate::assurance::Assurance;
 use crate::contract::{Answer, DueListener, Store};
 use crate::error::Error;
+use crate::queue;
 use crate::version::Migrated;
 
 const NUMBER: &str = "SELECT nextval('relent.nodes')::int";

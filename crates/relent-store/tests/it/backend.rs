@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use relent_policy::Timestamp;
 use relent_store::{
-    MemoryStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+    MemoryStore, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteOptions,
+    SqliteStore, Store,
 };
 use tempfile::TempDir;
 
 use crate::postgres::Schema;
+use crate::redis::Prefix;
 
 /// Odd in every digit, so that a store which rounds is found out.
 const START: u64 = 1_800_000_000_123_456_789;
@@ -53,6 +55,12 @@ pub(crate) enum Backend {
         schema: Schema,
         options: PostgresOptions,
     },
+    /// The store goes before its keys.
+    Redis {
+        store: Option<Arc<RedisStore>>,
+        prefix: Prefix,
+        options: RedisOptions,
+    },
 }
 
 impl Backend {
@@ -82,6 +90,22 @@ impl Backend {
         Backend::Postgres { store, schema, options }
     }
 
+    /// A node on one Redis, with keys of its own.
+    pub(crate) fn redis(clock: &Clock) -> Backend {
+        Backend::on_redis(clock, Prefix::new())
+    }
+
+    /// A node on a Redis Cluster, whose shards are on several servers.
+    pub(crate) fn redis_cluster(clock: &Clock) -> Backend {
+        Backend::on_redis(clock, Prefix::in_cluster())
+    }
+
+    fn on_redis(clock: &Clock, prefix: Prefix) -> Backend {
+        let options = RedisOptions { clock: Some(clock.reading()), ..prefix.options() };
+        let store = Some(Arc::new(prefix.connect(options.clone())));
+        Backend::Redis { store, prefix, options }
+    }
+
     fn open(options: SqliteOptions) -> Backend {
         let directory = scratch();
         let store = SqliteStore::open(directory.path(), options.clone()).unwrap();
@@ -93,6 +117,7 @@ impl Backend {
             Backend::Memory(store) => store.clone(),
             Backend::Sqlite { store, .. } => store.clone().unwrap(),
             Backend::Postgres { store, .. } => store.clone().unwrap(),
+            Backend::Redis { store, .. } => store.clone().unwrap(),
         }
     }
 
@@ -111,6 +136,11 @@ impl Backend {
                 let last = Arc::try_unwrap(store.take().unwrap());
                 drop(last.expect("nobody else has the store"));
                 *store = Some(Arc::new(schema.connect(options.clone())));
+            }
+            Backend::Redis { store, prefix, options } => {
+                let last = Arc::try_unwrap(store.take().unwrap());
+                drop(last.expect("nobody else has the store"));
+                *store = Some(Arc::new(prefix.connect(options.clone())));
             }
         }
     }

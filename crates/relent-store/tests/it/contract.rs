@@ -30,20 +30,31 @@ async fn check<F: Future<Output = ()>>(
     tokio::time::timeout(PATIENCE, checked).await.expect("the fact does not come to an end");
 }
 
+/// Whether there is what a backend needs.
+fn is_there(backend: &str) -> bool {
+    match backend {
+        "postgres" => crate::postgres::is_there(),
+        "redis" | "redis_cluster" => crate::redis::is_there(),
+        _ => true,
+    }
+}
+
 macro_rules! facts {
     ($($about:ident { $($fact:ident)+ })+) => {
         facts! { @on memory $($about { $($fact)+ })+ }
         facts! { @on sqlite $($about { $($fact)+ })+ }
         facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
         facts! { @on postgres $($about { $($fact)+ })+ }
+        facts! { @on redis $($about { $($fact)+ })+ }
+        facts! { @on redis_cluster $($about { $($fact)+ })+ }
     };
     (@on $backend:ident $($about:ident { $($fact:ident)+ })+) => {
         mod $backend {$(
             mod $about {$(
                 #[tokio::test]
                 async fn $fact() {
-                    use crate::{backend::Backend, contract, postgres};
-                    if stringify!($backend) == "postgres" && !postgres::is_there() {
+                    use crate::{backend::Backend, contract};
+                    if !contract::is_there(stringify!($backend)) {
                         return;
                     }
                     contract::check(Backend::$backend, contract::$about::$fact).await;

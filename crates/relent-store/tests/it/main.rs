@@ -5,5 +5,6 @@ mod backend;
 mod contract;
 mod model;
 mod postgres;
+mod redis;
 mod sqlite;
 mod world;

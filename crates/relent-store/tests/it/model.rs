@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use self::pair::Pair;
 use crate::backend::{Backend, Clock};
-use crate::postgres;
+use crate::{postgres, redis};
 
 fn sequences_to_run() -> u32 {
     let cases = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
@@ -67,5 +67,19 @@ fn the_store_on_postgres_does_what_the_model_does() {
     if postgres::is_there() {
         // Each has a schema and connections of its own, which take longer than the rest.
         compare_sequences_with_the_model(sequences_to_run().div_ceil(5), Backend::postgres);
+    }
+}
+
+#[test]
+fn the_store_on_redis_does_what_the_model_does() {
+    if redis::is_there() {
+        compare_sequences_with_the_model(sequences_to_run().div_ceil(3), Backend::redis);
+    }
+}
+
+#[test]
+fn the_store_on_a_redis_cluster_does_what_the_model_does() {
+    if redis::is_there() {
+        compare_sequences_with_the_model(sequences_to_run().div_ceil(5), Backend::redis_cluster);
     }
 }

@@ -1,6 +1,7 @@
-//! What waits to be sent to the database: the largest win on PostgreSQL is here.
+//! What waits to be sent to a database: the largest win on PostgreSQL and Redis is here.
 //!
-//! A transaction costs a round trip and a flush of the disk, however much is in it. So nobody sends
+//! A transaction costs a round trip and a flush of the disk, however much is in it, and a script of
+//! Redis nearly the same. So nobody sends
 //! a statement of their own: what comes during a round waits for the next one, which takes all of it,
 //! up to a bound, in one statement. Who comes alone waits for nobody; thousands who come together
 //! share one commit. Peers that send each task by itself take 600 to 2,500 of them a second where
@@ -18,21 +19,21 @@ use crate::contract::Answer;
 use crate::error::Error;
 
 /// Something that waits, and how much it is.
-pub(super) struct Job<W, T> {
-    pub(super) work: W,
-    pub(super) rows: usize,
-    pub(super) bytes: usize,
-    pub(super) asker: oneshot::Sender<Result<T, Error>>,
+pub(crate) struct Job<W, T> {
+    pub(crate) work: W,
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
+    pub(crate) asker: oneshot::Sender<Result<T, Error>>,
 }
 
 impl<W, T> Job<W, T> {
     /// Answers. Who asked may have gone; it is done all the same.
-    pub(super) fn answer(self, answer: Result<T, Error>) {
+    pub(crate) fn answer(self, answer: Result<T, Error>) {
         let _ = self.asker.send(answer);
     }
 }
 
-pub(super) struct Queue<W, T> {
+pub(crate) struct Queue<W, T> {
     waiting: Mutex<Waiting<W, T>>,
     ready: Notify,
     jobs_max: usize,
@@ -46,13 +47,13 @@ struct Waiting<W, T> {
 }
 
 impl<W, T: Send + 'static> Queue<W, T> {
-    pub(super) fn new(jobs_max: usize, bytes_max: usize) -> Queue<W, T> {
+    pub(crate) fn new(jobs_max: usize, bytes_max: usize) -> Queue<W, T> {
         let waiting = Waiting { jobs: VecDeque::new(), bytes: 0, closed: false };
         Queue { waiting: Mutex::new(waiting), ready: Notify::new(), jobs_max, bytes_max }
     }
 
     /// Hands something over, at once; the answer is waited for.
-    pub(super) fn ask<'a>(&self, work: W, rows: usize, bytes: usize) -> Answer<'a, T> {
+    pub(crate) fn ask<'a>(&self, work: W, rows: usize, bytes: usize) -> Answer<'a, T> {
         let (asker, answer) = oneshot::channel();
         match self.push(Job { work, rows, bytes, asker }) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(stopped())) }),
@@ -77,7 +78,7 @@ impl<W, T: Send + 'static> Queue<W, T> {
 
     /// Takes what waits, as long as it fits; at least one, which is waited for. Empty when the queue
     /// is closed and has nothing left.
-    pub(super) async fn take(&self, rows_max: usize, bytes_max: usize) -> Vec<Job<W, T>> {
+    pub(crate) async fn take(&self, rows_max: usize, bytes_max: usize) -> Vec<Job<W, T>> {
         loop {
             if let Some(jobs) = self.take_now(rows_max, bytes_max) {
                 return jobs;
@@ -103,13 +104,13 @@ impl<W, T: Send + 'static> Queue<W, T> {
     }
 
     /// Nothing more is taken; what waits is still done.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_one();
     }
 
     /// Nobody will do what waits: whoever asked is told.
-    pub(super) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         self.close();
         let mut waiting = self.lock();
         let left: Vec<Job<W, T>> = waiting.jobs.drain(..).collect();
@@ -123,11 +124,11 @@ impl<W, T: Send + 'static> Queue<W, T> {
     }
 }
 
-pub(super) fn stopped() -> Error {
+pub(crate) fn stopped() -> Error {
     Error::Unavailable("it has stopped".to_owned())
 }
 
-pub(super) fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::Unavailable("it is closed".to_owned())
 }
 

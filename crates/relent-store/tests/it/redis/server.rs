@@ -1,0 +1,102 @@
+//! A Redis of a test's own, to be flushed, killed and starved.
+
+use std::env;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use relent_store::{RedisConnectError, RedisOptions, RedisStore};
+use tempfile::TempDir;
+
+use super::ask;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server on a socket in a directory of its own. It ends with the value.
+pub(crate) struct Server {
+    directory: TempDir,
+    settings: Vec<String>,
+    process: Child,
+}
+
+impl Server {
+    /// A server with a log, as relent wants one; further settings come after that.
+    pub(crate) fn start(settings: &[&str]) -> Server {
+        // In memory where the system has such a place: a flush of the disk takes no time there.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Server::start_in(directory, settings)
+    }
+
+    pub(crate) fn start_in(directory: TempDir, settings: &[&str]) -> Server {
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let process = spawn(directory.path(), &settings);
+        let server = Server { directory, settings, process };
+        server.wait_until_it_answers();
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+unix://{}", self.directory.path().join("socket").display())
+    }
+
+    pub(crate) fn connect(&self, options: RedisOptions) -> RedisStore {
+        self.try_connect(options).unwrap()
+    }
+
+    pub(crate) fn try_connect(
+        &self,
+        options: RedisOptions,
+    ) -> Result<RedisStore, RedisConnectError> {
+        RedisStore::connect(&self.url(), options)
+    }
+
+    pub(crate) fn ask<T: redis::FromRedisValue + Send>(&self, command: &[&str]) -> T {
+        ask(&self.url(), command)
+    }
+
+    /// Kills it as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again on what it left behind.
+    pub(crate) fn restart(&mut self) {
+        self.process = spawn(self.directory.path(), &self.settings);
+        self.wait_until_it_answers();
+    }
+
+    fn wait_until_it_answers(&self) {
+        let start = Instant::now();
+        let client = redis::Client::open(self.url()).unwrap();
+        loop {
+            let pong = client.get_connection().and_then(|mut connection| {
+                redis::cmd("PING").query::<String>(&mut connection)
+            });
+            if pong.is_ok() {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "redis-server does not answer: {pong:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(directory: &Path, settings: &[String]) -> Child {
+    let program = env::var("RELENT_TEST_REDIS_SERVER");
+    let program = program.unwrap_or_else(|_| "redis-server".to_owned());
+    let mut command = Command::new(program);
+    command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--unixsocket"]);
+    command.arg(directory.join("socket")).arg("--dir").arg(directory);
+    command.args(settings);
+    let log = File::create(directory.join("log")).unwrap();
+    command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn().unwrap()
+}
