@@ -81,10 +81,20 @@ impl From<Failure> for Error {
                 Error::Unavailable(format!("Redis has reached its maxmemory and takes no tasks: {text}"))
             }
             Some("WRONGTYPE") => Error::Damaged(text),
+            _ if is_on_its_way(&error, &text) => Error::Unavailable(
+                "the Cluster is moving this part of the tasks to another server".to_owned(),
+            ),
             _ if text.contains("user_script") => Error::Damaged(text),
             _ => Error::Unavailable(text),
         }
     }
+}
+
+/// A slot is moved key by key, and until that is done a script could miss some.
+fn is_on_its_way(error: &RedisError, text: &str) -> bool {
+    let kinds = [ServerErrorKind::Ask, ServerErrorKind::TryAgain];
+    kinds.iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
+        || text.contains("non local key")
 }
 
 /// An error in words, as Redis says it. Values are not part of it.

@@ -2,9 +2,10 @@
 //!
 //! A shard is a hash tag: everything under it is on one server, and one script can change all of it.
 //! With one server there is nothing to choose. In a Cluster the slot of the tag decides; where it is now
-//! is asked at the start, learnt from redirections (`MOVED`), and asked again when a server fails.
-//! A slot on its way to another server (`ASK`) is followed for that command alone. Nothing is sent
-//! twice, except what was not run: redirected, or by a server that did not know the script. REQ-S7.
+//! is asked at the start, learnt from redirections (`MOVED`), and asked again when a server fails. A slot
+//! on its way to another server (`ASK`) is not followed there: slots move key by key, and a script would
+//! miss what has not arrived. Until it has, its tasks wait. Nothing is sent twice, except what was not
+//! run: redirected, or by a server that did not know the script. REQ-S7.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -183,12 +184,6 @@ impl Routes {
                     Some(address) => self.move_to(shard, address),
                     None => self.refresh().await?,
                 },
-                (Some(ServerErrorKind::Ask), _) => {
-                    let Some(address) = redirected(&failure, &link.address) else {
-                        return Err(failure);
-                    };
-                    return self.ask_once(address, request).await;
-                }
                 _ => {
                     if failure.is_about_the_server()
                         && let Err(failure) = self.refresh().await
@@ -200,21 +195,6 @@ impl Routes {
             }
         }
         Err(Failure::Down("the Cluster sends from one server to the next".to_owned()))
-    }
-
-    /// Sends to the server that a slot is on its way to.
-    async fn ask_once(
-        &self,
-        address: Address,
-        request: &Request<'_>,
-    ) -> Result<(Value, Option<Value>), Failure> {
-        // ASKING is about the next command on its connection, which nobody else may use.
-        let link = Link::new(Arc::clone(&self.place), address, self.limit, self.allow_danger);
-        if let Some(script) = request.script {
-            self.load(&link, script).await?;
-        }
-        link.send(&cmd("ASKING")).await?;
-        request.send(&link).await
     }
 }
 

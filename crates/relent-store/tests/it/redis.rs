@@ -1,8 +1,11 @@
 //! What only a store on Redis can get wrong. It needs servers: in `RELENT_TEST_REDIS` the address of one,
 //! in `RELENT_TEST_REDIS_CLUSTER` that of a Cluster; `./test` starts both.
 
+mod members;
 mod nodes;
+mod reaching;
 mod server;
+mod trouble;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process, thread};
@@ -54,10 +57,29 @@ impl Prefix {
     }
 }
 
+impl Prefix {
+    /// Sends a command to the server that has this key.
+    fn ask<T: redis::FromRedisValue + Send>(&self, command: &[&str], key: &str) -> T {
+        let servers = servers(&self.url);
+        let holds = |server: &&String| {
+            servers.len() == 1 || {
+                let slot: i64 = ask(server, &["CLUSTER", "KEYSLOT", key]);
+                let count = ["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()];
+                ask::<i64>(server, &count) > 0
+            }
+        };
+        ask(servers.iter().find(holds).unwrap(), command)
+    }
+}
+
 impl Drop for Prefix {
     fn drop(&mut self) {
         let pattern = format!("{{{}:*", self.name);
-        for server in servers(&self.url) {
+        // A server of a test's own may have gone.
+        let is_up = |url: &String| {
+            redis::Client::open(&url[..]).is_ok_and(|client| client.get_connection().is_ok())
+        };
+        for server in servers(&self.url).into_iter().filter(is_up) {
             let mut cursor = "0".to_owned();
             loop {
                 let scan = ["SCAN", &cursor, "MATCH", &pattern, "COUNT", "1000"];

@@ -4,7 +4,9 @@
 local call, byte, sub, floor = redis.call, string.byte, string.sub, math.floor
 local pack, unpack8 = struct.pack, struct.unpack
 local base = sub(KEYS[1], 1, -2)
-if call('GET', KEYS[1]) ~= ARGV[1] then
+-- The second key is never there. While a Cluster moves this slot to another server, whoever asks for a
+-- key that is not there is refused: so no script begins when some of what it needs may have gone.
+if call('MGET', KEYS[1], base .. '!')[1] ~= ARGV[1] then
     return redis.error_reply('RELENTRESET the epoch is not the expected one')
 end
 

@@ -25,7 +25,7 @@ pub(super) struct Cluster {
     pub(super) tenant: TenantId,
     pub(super) policy: PolicyKey,
     pub(super) lane: LaneId,
-    prefix: Prefix,
+    pub(super) prefix: Prefix,
 }
 
 impl Cluster {
@@ -50,7 +50,11 @@ impl Cluster {
         Cluster { nodes, tenant, policy, lane, prefix }
     }
 
-    fn task(&self) -> NewTask {
+    pub(super) fn options(&self) -> RedisOptions {
+        self.prefix.options()
+    }
+
+    pub(super) fn task(&self) -> NewTask {
         NewTask {
             lane: self.lane,
             policy: self.policy,
@@ -63,11 +67,11 @@ impl Cluster {
         }
     }
 
-    fn keyed(&self, name: &str) -> NewTask {
+    pub(super) fn keyed(&self, name: &str) -> NewTask {
         NewTask { key: Some(key(name)), ..self.task() }
     }
 
-    fn wants(&self, turn: Turn, max: u32) -> Vec<Want> {
+    pub(super) fn wants(&self, turn: Turn, max: u32) -> Vec<Want> {
         vec![Want { lane: self.lane, turn, max }]
     }
 

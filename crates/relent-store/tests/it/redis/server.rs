@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::File;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server on a socket in a directory of its own. It ends with the value.
 pub(crate) struct Server {
+    /// Where else it listens.
+    pub(crate) port: Option<u16>,
     directory: TempDir,
     settings: Vec<String>,
     process: Child,
@@ -31,8 +34,18 @@ impl Server {
     pub(crate) fn start_in(directory: TempDir, settings: &[&str]) -> Server {
         let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let process = spawn(directory.path(), &settings);
-        let server = Server { directory, settings, process };
+        let server = Server { port: None, directory, settings, process };
         server.wait_until_it_answers();
+        server
+    }
+
+    /// The same, also on a port. The last setting may be the one that takes it.
+    pub(crate) fn start_on_a_port(settings: &[&str]) -> Server {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (text, takes_it) = (port.to_string(), settings.last().is_some_and(|l| l.ends_with("-port")));
+        let own: &[&str] = if takes_it { &[&text] } else { &["--bind", "127.0.0.1", "--port", &text] };
+        let mut server = Server::start(&[settings, own].concat());
+        server.port = Some(port);
         server
     }
 
