@@ -66,7 +66,9 @@ impl Bench {
     /// What `INFO` says of something, in one of its sections.
     fn info(&self, section: &str, name: &str) -> u64 {
         let client = redis::Client::open(&self.url[..]);
-        let Ok(mut connection) = client.and_then(|client| client.get_connection()) else { return 0 };
+        let Ok(mut connection) = client.and_then(|client| client.get_connection()) else {
+            return 0;
+        };
         let info: String = redis::cmd("INFO").arg(section).query(&mut connection).unwrap();
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
@@ -196,7 +198,9 @@ fn main() {
         println!("claim 200, record 1     {:>8.0} tasks/s", bench.deliver().await.0);
         let (speed, bytes) = bench.fill().await;
         println!("enqueue, 500 at once    {speed:>8.0} tasks/s");
-        println!("memory                  {bytes:>8} bytes a waiting task, {BODY_BYTES} of them body");
+        println!(
+            "memory                  {bytes:>8} bytes a waiting task, {BODY_BYTES} of them body"
+        );
         bench.enqueue(64).await;
         let (speed, claims) = bench.deliver().await;
         println!("claim 200, record 1     {speed:>8.0} tasks/s with {BACKLOG} waiting");

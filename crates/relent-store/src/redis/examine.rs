@@ -22,6 +22,7 @@ const NEEDED: (u32, u32) = (7, 0);
 pub(super) const WAITAOF: (u32, u32) = (7, 2);
 
 /// What a server says about itself.
+#[derive(Default)]
 struct Told {
     info: HashMap<String, String>,
     config: HashMap<String, String>,
@@ -78,12 +79,6 @@ pub(super) async fn examine(routes: &Routes) -> Result<Assurance, RedisConnectEr
     }
     let survives = survives.unwrap_or_else(|| survival(&Told::default()));
     Ok(Assurance { store: "redis", findings: found, survives })
-}
-
-impl Default for Told {
-    fn default() -> Told {
-        Told { info: HashMap::new(), config: HashMap::new() }
-    }
 }
 
 async fn ask(connection: &mut MultiplexedConnection) -> Result<Told, Failure> {

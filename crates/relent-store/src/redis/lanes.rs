@@ -169,9 +169,8 @@ impl Node {
             tenant,
             dependency: text(record.rest())?,
             policy,
-            settings: settings.map_or(Ok(LaneSettings::default()), |settings| {
-                to_settings(&settings)
-            })?,
+            settings: settings
+                .map_or(Ok(LaneSettings::default()), |settings| to_settings(&settings))?,
             budget: budget.and_then(|json| remembered(id, serde_json::from_slice(&json))),
             breaker,
             breaker_revision,
@@ -207,8 +206,7 @@ fn remembered<T>(lane: u32, read: serde_json::Result<T>) -> Option<T> {
 
 fn from_settings(settings: LaneSettings) -> Vec<u8> {
     let mut out = vec![u8::from(settings.paused)];
-    let limits =
-        [settings.in_flight_max, settings.retries_in_flight_max, settings.rate_per_second];
+    let limits = [settings.in_flight_max, settings.retries_in_flight_max, settings.rate_per_second];
     for limit in limits {
         out.push(u8::from(limit.is_some()));
         out.extend(limit.unwrap_or_default().to_be_bytes());

@@ -227,8 +227,7 @@ fn to_attempt(bytes: &[u8]) -> Result<AttemptRecord, Error> {
         0 => Ok(None),
         _ => row.u64().map(|nanos| Some(Duration::from_nanos(nanos))),
     };
-    let phases =
-        Phases { dns: phase()?, connect: phase()?, tls: phase()?, first_byte: phase()? };
+    let phases = Phases { dns: phase()?, connect: phase()?, tls: phase()?, first_byte: phase()? };
     let has_preview = row.u8()? == 1;
     Ok(AttemptRecord {
         generation,
@@ -243,4 +242,3 @@ fn to_attempt(bytes: &[u8]) -> Result<AttemptRecord, Error> {
         preview: has_preview.then(|| Bytes::copy_from_slice(row.rest())),
     })
 }
-

@@ -92,7 +92,12 @@ impl Link {
         Ok((answer, self.send_on(&open, last, longer).await?))
     }
 
-    async fn send_on(&self, open: &Open, command: &Cmd, longer: Duration) -> Result<Value, Failure> {
+    async fn send_on(
+        &self,
+        open: &Open,
+        command: &Cmd,
+        longer: Duration,
+    ) -> Result<Value, Failure> {
         let mut connection = open.connection.clone();
         let sent = timeout(self.limit + longer, connection.send_packed_command(command)).await;
         let failed = match sent {

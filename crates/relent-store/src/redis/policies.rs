@@ -24,13 +24,8 @@ impl Node {
         let names = names(tenant, &new.policy_id);
         let mut head = nanos(new.lease).to_be_bytes().to_vec();
         head.extend(&names);
-        let args: [&[u8]; 5] = [
-            b"put_policy",
-            &names,
-            tenant.as_str().as_bytes(),
-            &head,
-            new.document.as_bytes(),
-        ];
+        let args: [&[u8]; 5] =
+            [b"put_policy", &names, tenant.as_str().as_bytes(), &head, new.document.as_bytes()];
         let stored = self.run(0, Role::Plain, &REGISTRY, &args).await?;
         Ok(self.read_policy(stored)?.1)
     }
@@ -40,9 +35,7 @@ impl Node {
         let keys = array(self.look(0, cmd("LRANGE").arg(key).arg(0).arg(-1)).await?)?;
         let keys = keys.into_iter().map(int).collect::<Result<Vec<i64>, Error>>()?;
         let mut policies = self.some_policies(&keys).await?;
-        policies.sort_unstable_by(|a, b| {
-            (&a.policy_id, a.version).cmp(&(&b.policy_id, b.version))
-        });
+        policies.sort_unstable_by(|a, b| (&a.policy_id, a.version).cmp(&(&b.policy_id, b.version)));
         Ok(policies)
     }
 

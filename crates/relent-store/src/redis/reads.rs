@@ -164,11 +164,7 @@ impl Node {
     }
 }
 
-fn put_count(
-    lanes: &mut BTreeMap<LaneId, Counts>,
-    name: &str,
-    count: i64,
-) -> Result<(), Error> {
+fn put_count(lanes: &mut BTreeMap<LaneId, Counts>, name: &str, count: i64) -> Result<(), Error> {
     let count = u64::try_from(count).unwrap_or_default();
     let number = |text: &str| text.parse::<u64>().map_err(|_| damaged("counts nothing"));
     let (kind, rest) = name.split_at(usize::from(name.starts_with(['i', 'd'])));

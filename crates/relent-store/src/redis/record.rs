@@ -29,7 +29,8 @@ const ROWS_MAX: usize = 500;
 const BYTES_MAX: usize = 4 << 20;
 
 pub(super) fn size(records: &[Record]) -> usize {
-    let preview = |record: &Record| record.attempt.as_ref()?.preview.as_ref().map(bytes::Bytes::len);
+    let preview =
+        |record: &Record| record.attempt.as_ref()?.preview.as_ref().map(bytes::Bytes::len);
     records.iter().map(|record| 256 + preview(record).unwrap_or_default()).sum()
 }
 
@@ -102,9 +103,7 @@ fn change(record: &Record) -> Result<Vec<u8>, Error> {
     let status = record.attempt.as_ref().and_then(|attempt| attempt.status).unwrap_or_default();
     let (state, waiting, because, due, history) = match &record.then {
         Then::Succeed => (SUCCEEDED, 0, 0, 0, [0; HISTORY_BYTES]),
-        Then::Exhaust { because } => {
-            (EXHAUSTED, 0, from_reason(*because), 0, [0; HISTORY_BYTES])
-        }
+        Then::Exhaust { because } => (EXHAUSTED, 0, from_reason(*because), 0, [0; HISTORY_BYTES]),
         Then::RetryAt { at, waiting, history } => {
             (PENDING, from_waiting(*waiting), 0, at.as_nanos(), from_history(history)?)
         }

@@ -18,8 +18,7 @@ use crate::world::policy;
 async fn clocked(nodes: usize) -> (Cluster, Clock) {
     let clock = Clock::new();
     let reading = clock.reading();
-    let on_clock =
-        |options| RedisOptions { clock: Some(Arc::clone(&reading)), ..alone(options) };
+    let on_clock = |options| RedisOptions { clock: Some(Arc::clone(&reading)), ..alone(options) };
     (Cluster::new(nodes, on_clock).await, clock)
 }
 

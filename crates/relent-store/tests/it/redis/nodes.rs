@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use relent_policy::{Repeatable, Turn};
 use relent_store::{
-    DueListener, Enqueued, Error, FirstAttempt, LaneDue, LaneId, NewTask, PolicyKey,
-    RedisOptions, RedisStore, Recorded, State, Store, TaskFilter, Tasks, TenantId, Upkeep,
-    Want,
+    DueListener, Enqueued, Error, FirstAttempt, LaneDue, LaneId, NewTask, PolicyKey, Recorded,
+    RedisOptions, RedisStore, State, Store, TaskFilter, Tasks, TenantId, Upkeep, Want,
 };
 use tokio::sync::mpsc;
 

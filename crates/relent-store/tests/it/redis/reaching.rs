@@ -72,7 +72,8 @@ async fn tls_is_verified() {
         "--tls-port",
     ]);
     let port = server.port.unwrap();
-    let trusting = || RedisOptions { root_certificates: Some(file("ca.pem")), ..RedisOptions::default() };
+    let trusting =
+        || RedisOptions { root_certificates: Some(file("ca.pem")), ..RedisOptions::default() };
     let url = format!("rediss://localhost:{port}");
     let store = RedisStore::connect(&url, trusting()).unwrap();
     assert_eq!(store.check().await, Ok(()));
@@ -114,8 +115,9 @@ async fn a_shard_that_moves_to_another_server_waits_and_loses_nothing() {
     if !is_there() {
         return;
     }
-    let cluster = Cluster::at(Prefix::in_cluster(), 1, |options| {
-        RedisOptions { shards: Some(1), ..alone(options) }
+    let cluster = Cluster::at(Prefix::in_cluster(), 1, |options| RedisOptions {
+        shards: Some(1),
+        ..alone(options)
     })
     .await;
     let (node, tenant) = (&cluster.nodes[0], &cluster.tenant);
@@ -137,7 +139,10 @@ async fn a_shard_that_moves_to_another_server_waits_and_loses_nothing() {
     let mut moved = 0;
     loop {
         let refused = node.claim(cluster.wants(Turn::First, 5)).await;
-        assert!(matches!(&refused, Err(Error::Unavailable(text)) if text.contains("moving")), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(Error::Unavailable(text)) if text.contains("moving")),
+            "{refused:?}"
+        );
         assert!(node.enqueue(tenant, vec![cluster.task()]).await.is_err());
         let keys: Vec<Vec<u8>> = ask(from, &["CLUSTER", "GETKEYSINSLOT", &slot, "7"]);
         if keys.is_empty() {

@@ -1,18 +1,16 @@
 //! A Redis of a test's own, to be flushed, killed and starved.
 
 use std::env;
-use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::thread;
 
 use relent_store::{RedisConnectError, RedisOptions, RedisStore};
 use tempfile::TempDir;
 
 use super::ask;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server on a socket in a directory of its own. It ends with the value.
 pub(crate) struct Server {
@@ -34,16 +32,16 @@ impl Server {
     pub(crate) fn start_in(directory: TempDir, settings: &[&str]) -> Server {
         let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let process = spawn(directory.path(), &settings);
-        let server = Server { port: None, directory, settings, process };
-        server.wait_until_it_answers();
-        server
+        Server { port: None, directory, settings, process }
     }
 
     /// The same, also on a port. The last setting may be the one that takes it.
     pub(crate) fn start_on_a_port(settings: &[&str]) -> Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (text, takes_it) = (port.to_string(), settings.last().is_some_and(|l| l.ends_with("-port")));
-        let own: &[&str] = if takes_it { &[&text] } else { &["--bind", "127.0.0.1", "--port", &text] };
+        let (text, takes_it) =
+            (port.to_string(), settings.last().is_some_and(|l| l.ends_with("-port")));
+        let own: &[&str] =
+            if takes_it { &[&text] } else { &["--bind", "127.0.0.1", "--port", &text] };
         let mut server = Server::start(&[settings, own].concat());
         server.port = Some(port);
         server
@@ -77,22 +75,6 @@ impl Server {
     /// Starts it again on what it left behind.
     pub(crate) fn restart(&mut self) {
         self.process = spawn(self.directory.path(), &self.settings);
-        self.wait_until_it_answers();
-    }
-
-    fn wait_until_it_answers(&self) {
-        let start = Instant::now();
-        let client = redis::Client::open(self.url()).unwrap();
-        loop {
-            let pong = client.get_connection().and_then(|mut connection| {
-                redis::cmd("PING").query::<String>(&mut connection)
-            });
-            if pong.is_ok() {
-                return;
-            }
-            assert!(start.elapsed() < PATIENCE, "redis-server does not answer: {pong:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
     }
 }
 
@@ -103,13 +85,18 @@ impl Drop for Server {
     }
 }
 
+/// Starts a server, and waits until it says that it is ready.
 fn spawn(directory: &Path, settings: &[String]) -> Child {
     let program = env::var("RELENT_TEST_REDIS_SERVER");
     let program = program.unwrap_or_else(|_| "redis-server".to_owned());
     let mut command = Command::new(program);
     command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--unixsocket"]);
-    command.arg(directory.join("socket")).arg("--dir").arg(directory);
-    command.args(settings);
-    let log = File::create(directory.join("log")).unwrap();
-    command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn().unwrap()
+    command.arg(directory.join("socket")).arg("--dir").arg(directory).args(settings);
+    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let is_ready = said.any(|line| line.contains("Ready to accept connections"));
+    assert!(is_ready, "redis-server did not start with {settings:?}");
+    // What it says later has to go somewhere.
+    thread::spawn(move || said.for_each(drop));
+    process
 }
