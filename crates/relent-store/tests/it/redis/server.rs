@@ -94,7 +94,7 @@ fn spawn(directory: &Path, settings: &[String]) -> Child {
     command.arg(directory.join("socket")).arg("--dir").arg(directory).args(settings);
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let is_ready = said.any(|line| line.contains("Ready to accept connections"));
+    let is_ready = said.any(|line| line.contains("now ready to accept connections at"));
     assert!(is_ready, "redis-server did not start with {settings:?}");
     // What it says later has to go somewhere.
     thread::spawn(move || said.for_each(drop));
