@@ -109,14 +109,16 @@ pub(super) async fn open(
     routes: &Routes,
     options: &RedisOptions,
 ) -> Result<String, RedisConnectError> {
+    // Another node may be making the store right now. It writes the list before the epochs, and says
+    // that it is ready after them.
+    let before = epochs(routes).await.map_err(unavailable)?;
     let founded = find(routes).await.map_err(unavailable)?;
-    let is_new = founded.is_none();
     let epochs = epochs(routes).await.map_err(unavailable)?;
     let reset = |what: &str| {
         let prefix = routes.place.prefix.clone();
         Err(RedisConnectError::Reset { prefix, what: what.to_owned() })
     };
-    if is_new && epochs.iter().any(Option::is_some) {
+    if founded.is_none() && before.iter().any(Option::is_some) {
         if !options.accept_data_loss {
             return reset("the list of lanes and policies is missing");
         }
