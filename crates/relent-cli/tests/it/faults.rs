@@ -47,7 +47,8 @@ impl World {
         static PLACES: Semaphore = Semaphore::const_new(2);
         let place = PLACES.acquire().await.unwrap();
         let mut rng = Rng::with_seed(seed());
-        let cluster = Cluster::start(kind, NODES, &["--set", "log.level=warn"]).await?;
+        let settings = ["--set", "log.level=warn", "--set", "server.grace_ms=5000"];
+        let cluster = Cluster::start(kind, NODES, &settings).await?;
         cluster.client(0).register(&load::policy(ATTEMPT_TIMEOUT)).await;
         let load = Load::start(&cluster, 2, rng.fork()).await;
         Some(World { cluster, load, rng, _place: place })
@@ -174,5 +175,6 @@ on_every_store! {
     nodes::replaced as nodes_are_replaced_without_anybody_noticing;
     stores::restarted as a_store_that_was_restarted_or_killed_has_everything;
     network::broken_for_one as a_node_that_is_cut_off_harms_nobody_else;
+    network::stopped_without_store as a_node_without_its_store_can_be_stopped;
     network::broken_for_all as nodes_without_their_store_refuse_and_recover;
 }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::{Client, soon};
+use super::{Client, SOON, soon};
 
 /// How long a start may take, on a machine that does six other things.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -138,7 +138,12 @@ impl Relent {
 
     /// Waits until it has ended by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        soon("the service has ended", self.child.wait()).await.unwrap()
+        self.ended_within(SOON).await
+    }
+
+    pub(crate) async fn ended_within(&mut self, within: Duration) -> ExitStatus {
+        let ended = timeout(within, self.child.wait()).await;
+        ended.unwrap_or_else(|_| panic!("it did not end within {within:?}")).unwrap()
     }
 
     /// Starts again on the same data, after it has ended.
