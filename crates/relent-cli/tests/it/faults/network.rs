@@ -36,7 +36,7 @@ async fn break_and_mend(world: &World, nodes: &[usize], fault: Fault) {
         match fault {
             Fault::Slow(_) => world.until_answered(*node, began, 3).await,
             // It fails at once: often enough to see that nobody comes back in a hurry.
-            Fault::Cut | Fault::Reset => world.until_answered(*node, began, 15).await,
+            Fault::Cut | Fault::Reset => world.until_answered(*node, began, 6).await,
             _ => world.until_refused(*node, began).await,
         }
     }
