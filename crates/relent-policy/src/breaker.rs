@@ -22,67 +22,11 @@
 //! Budget exhaustion opens the breaker only if it lasts *and* the failure rate is high: a steady
 //! 10 % of errors can use a budget up, and is no reason to refuse the other 90 %.
 
-use core::time::Duration;
-
 use crate::classify::Health;
 use crate::ratio::Ratio;
 use crate::roll::up_to;
 use crate::time::{Timestamp, nanos};
 use crate::window::RollingWindow;
-
-/// When a breaker opens and how it closes again.
-///
-/// # Default
-///
-/// - opens at a failure ratio of 0.5 over 10 s, from 20 calls on
-/// - opens when the budget was exhausted for 10 s at a failure ratio of 0.4
-/// - cools down for 5 s, twice as long each further time, 30 s at most
-/// - waits 30 s for a probe's result
-/// - ramps up over 10 s
-///
-/// ```
-/// use core::time::Duration;
-/// use relent_policy::BreakerRules;
-///
-/// assert_eq!(BreakerRules::default().cool_down, Duration::from_secs(5));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BreakerRules {
-    /// The share of failures that opens it.
-    pub failure_ratio: Ratio,
-    /// Fewer calls than this in the window prove nothing.
-    pub calls_min: u32,
-    /// How far it looks back.
-    pub window: Duration,
-    /// How long it stays open the first time.
-    pub cool_down: Duration,
-    /// How long it stays open at most.
-    pub cool_down_max: Duration,
-    /// How long a probe may take before another is sent.
-    pub probe_timeout: Duration,
-    /// Over how long traffic returns after a successful probe.
-    pub ramp: Duration,
-    /// How long the budget must stay exhausted to open it.
-    pub exhausted_for: Duration,
-    /// The share of failures that must go with an exhausted budget.
-    pub exhausted_failure_ratio: Ratio,
-}
-
-impl Default for BreakerRules {
-    fn default() -> BreakerRules {
-        BreakerRules {
-            failure_ratio: Ratio::from_thousandths(500),
-            calls_min: 20,
-            window: Duration::from_secs(10),
-            cool_down: Duration::from_secs(5),
-            cool_down_max: Duration::from_secs(30),
-            probe_timeout: Duration::from_secs(30),
-            ramp: Duration::from_secs(10),
-            exhausted_for: Duration::from_secs(10),
-            exhausted_failure_ratio: Ratio::from_thousandths(400),
-        }
-    }
-}
 
 /// The circuit breaker of one dependency.
 ///
@@ -109,6 +53,7 @@ pub struct Breaker {
     window: RollingWindow<SLOTS>,
     /// Since when the budget has been refusing retries without a pause, and when it last did.
     exhausted: Option<Exhausted>,
+    leave: Leave,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +131,8 @@ impl Breaker {
     /// A closed breaker.
     pub fn new(rules: BreakerRules) -> Breaker {
         let window = RollingWindow::new(nanos(rules.window));
-        Breaker { rules, phase: Phase::Closed, trips: 0, window, exhausted: None }
+        let leave = Leave::NotNeeded;
+        Breaker { rules, phase: Phase::Closed, trips: 0, window, exhausted: None, leave }
     }
 
     pub(crate) fn rules(&self) -> &BreakerRules {
@@ -212,11 +158,11 @@ impl Breaker {
             Phase::Closed => Ok(Admission::Normal),
             Phase::Ramping { since, credit } => self.admit_ramping(since, credit, now),
             Phase::Open { until } | Phase::HalfOpen { probe_until: until } => {
-                if now.as_nanos() < until {
-                    return Err(BreakerOpen { until: Timestamp::from_nanos(until) });
+                self.may_probe(until, now)?;
+                match self.leave {
+                    Leave::NotNeeded => self.phase = self.half_open(now),
+                    Leave::Needed | Leave::Given => self.leave = Leave::Needed,
                 }
-                let probe_until = now.plus_nanos(nanos(self.rules.probe_timeout)).as_nanos();
-                self.phase = Phase::HalfOpen { probe_until };
                 Ok(Admission::Probe)
             }
         }
@@ -265,11 +211,8 @@ impl Breaker {
         match self.phase {
             Phase::Closed | Phase::Ramping { .. } => Ok(Admission::Normal),
             Phase::Open { until } | Phase::HalfOpen { probe_until: until } => {
-                if now.as_nanos() < until {
-                    Err(BreakerOpen { until: Timestamp::from_nanos(until) })
-                } else {
-                    Ok(Admission::Probe)
-                }
+                self.may_probe(until, now)?;
+                Ok(Admission::Probe)
             }
         }
     }
@@ -390,7 +333,12 @@ impl core::fmt::Display for BreakerOpen {
 
 impl core::error::Error for BreakerOpen {}
 
+mod leave;
 mod leeway;
+mod rules;
+pub use leave::BreakerMark;
+use leave::Leave;
+pub use rules::BreakerRules;
 #[cfg(feature = "serde")]
 mod snapshot;
 #[cfg(feature = "serde")]

@@ -150,6 +150,51 @@ impl Budget {
         &self.rules
     }
 
+    /// Changes the rules. What is saved up and what is left of the floor stay, as far as the new rules
+    /// allow as much, and nothing is added: a burst cannot be had by changing back and forth. A
+    /// window of another length starts empty.
+    ///
+    /// ```
+    /// use relent_policy::{Budget, BudgetRules, Timestamp};
+    ///
+    /// let whole = BudgetRules { floor_retries: 6, ..BudgetRules::default() };
+    /// let mut budget = Budget::new(whole);
+    /// budget.set_rules(BudgetRules { floor_retries: 2, ..whole }, Timestamp::ZERO);
+    /// budget.set_rules(whole, Timestamp::ZERO);
+    /// let granted = (0..10).filter(|_| budget.try_retry(Timestamp::ZERO).is_ok()).count();
+    /// assert_eq!(granted, 2);
+    /// ```
+    pub fn set_rules(&mut self, rules: BudgetRules, now: Timestamp) {
+        if rules == self.rules {
+            return;
+        }
+        let (old_step, left) = (self.floor_step().max(1), self.floor_left(now));
+        if rules.window != self.rules.window {
+            self.state.window = RollingWindow::new(nanos(rules.window));
+        }
+        self.rules = rules;
+        self.state.saved = self.state.saved.min(u64::from(rules.burst) * ONE_RETRY);
+        let left = u128::from(left) * u128::from(self.floor_step()) / u128::from(old_step);
+        let window = nanos(rules.floor_window);
+        let left = u64::try_from(left).unwrap_or(u64::MAX).min(window);
+        self.state.floor_whole_at = now.as_nanos().saturating_add(window - left);
+    }
+
+    /// Forgets what is saved up, and what is left of the floor: for a node that joins others who have
+    /// shared its part among themselves. What it has counted stays.
+    ///
+    /// ```
+    /// use relent_policy::{Budget, BudgetRules, Timestamp};
+    ///
+    /// let mut budget = Budget::new(BudgetRules::default());
+    /// budget.spend_all(Timestamp::ZERO);
+    /// assert!(budget.try_retry(Timestamp::ZERO).is_err());
+    /// ```
+    pub fn spend_all(&mut self, now: Timestamp) {
+        self.state.saved = 0;
+        self.state.floor_whole_at = now.as_nanos().saturating_add(nanos(self.rules.floor_window));
+    }
+
     /// Pays in for a first attempt that is being sent.
     #[inline]
     pub fn count_first_attempt(&mut self, now: Timestamp) {
@@ -259,6 +304,15 @@ impl Budget {
         self.rules.floor_retries > 0
             && self.state.failures_in_a_row < FLOOR_SUSPENDED_AFTER
             && missing.saturating_add(self.floor_step()) <= window
+    }
+
+    /// What is left of the floor, as the time in which it grows.
+    fn floor_left(&self, now: Timestamp) -> u64 {
+        let missing = self.state.floor_whole_at.saturating_sub(now.as_nanos());
+        match self.rules.floor_retries {
+            0 => 0,
+            _ => nanos(self.rules.floor_window).saturating_sub(missing),
+        }
     }
 
     /// How long the floor takes to grow by one retry.

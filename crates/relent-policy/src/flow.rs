@@ -84,8 +84,7 @@ impl Flow {
 
     #[inline]
     pub(crate) fn admit(&mut self, turn: Turn, now: Timestamp) -> Result<(), FlowRefusal> {
-        let retries_full = self.retries_in_flight >= self.limits.retries_in_flight_max;
-        if self.in_flight >= self.limits.in_flight_max || (turn == Turn::Retry && retries_full) {
+        if !self.has_place(turn) {
             return Err(FlowRefusal::Concurrency);
         }
         if let Some(rate) = self.limits.rate_per_second {
@@ -94,6 +93,12 @@ impl Flow {
         self.in_flight += 1;
         self.retries_in_flight += u32::from(turn == Turn::Retry);
         Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn has_place(&self, turn: Turn) -> bool {
+        let retries_full = self.retries_in_flight >= self.limits.retries_in_flight_max;
+        self.in_flight < self.limits.in_flight_max && !(turn == Turn::Retry && retries_full)
     }
 
     pub(crate) fn finish(&mut self, turn: Turn) {

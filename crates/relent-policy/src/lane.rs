@@ -11,7 +11,6 @@ use crate::breaker::{Admission, Breaker, BreakerState};
 use crate::budget::{Budget, Withdrawal};
 use crate::call_time::CallTime;
 use crate::classify::Health;
-use crate::decide::Gates;
 use crate::failure::Outcome;
 use crate::flow::{ConcurrencyLimits, Flow, FlowRefusal, Turn};
 use crate::policy::Policy;
@@ -232,6 +231,9 @@ impl Lane {
         if let Some(breaker) = &mut self.breaker {
             breaker.forget(pass.admission, now);
         }
+        if pass.admission == Admission::Probe {
+            self.probe_promised_until = now;
+        }
     }
 
     /// The gates that [`decide`](crate::decide) asks; the reservation it made is in them
@@ -250,7 +252,7 @@ impl Lane {
     /// lane.release(reservation, now);
     /// ```
     pub fn gates(&mut self) -> LaneGates<'_> {
-        LaneGates { lane: self, reservation: None }
+        LaneGates::new(self)
     }
 
     /// How long an attempt is expected to take, from the recent ones.
@@ -307,6 +309,18 @@ impl Lane {
         self.budget.as_ref()
     }
 
+    /// The budget, to change its rules.
+    ///
+    /// ```
+    /// # use relent_policy::{BudgetRules, Lane, Policy, Timestamp};
+    /// let mut lane = Lane::new(&Policy::sync_api());
+    /// let rules = BudgetRules { burst: 3, ..BudgetRules::default() };
+    /// lane.budget_mut().expect("it has one").set_rules(rules, Timestamp::ZERO);
+    /// ```
+    pub fn budget_mut(&mut self) -> Option<&mut Budget> {
+        self.budget.as_mut()
+    }
+
     /// The breaker, for its state and its snapshot.
     ///
     /// ```
@@ -319,6 +333,30 @@ impl Lane {
         self.breaker.as_ref()
     }
 
+    /// The breaker, to [follow](Breaker::follow) another node's.
+    ///
+    /// ```
+    /// # use relent_policy::{Breaker, BreakerRules, Lane, Policy};
+    /// let mut lane = Lane::new(&Policy::sync_api());
+    /// let theirs = Breaker::new(BreakerRules::default());
+    /// lane.breaker_mut().expect("it has one").follow(&theirs);
+    /// ```
+    pub fn breaker_mut(&mut self) -> Option<&mut Breaker> {
+        self.breaker.as_mut()
+    }
+
+    /// Whether an attempt only waits for [leave](Breaker::wants_probe) to be the probe: there is a
+    /// place for it.
+    ///
+    /// ```
+    /// # use relent_policy::{Lane, Policy, Timestamp, Turn};
+    /// let lane = Lane::new(&Policy::sync_api());
+    /// assert!(!lane.wants_probe(Turn::First, Timestamp::ZERO), "its breaker is closed");
+    /// ```
+    pub fn wants_probe(&self, turn: Turn, now: Timestamp) -> bool {
+        self.breaker.is_some_and(|breaker| breaker.wants_probe(now)) && self.flow.has_place(turn)
+    }
+
     /// Whether a call would find an open breaker.
     ///
     /// ```
@@ -327,33 +365,6 @@ impl Lane {
     /// ```
     pub fn is_open(&self, now: Timestamp) -> bool {
         self.breaker.is_some_and(|breaker| breaker.state(now) == BreakerState::Open)
-    }
-}
-
-/// A lane as [`decide`](crate::decide) sees it.
-#[derive(Debug)]
-pub struct LaneGates<'lane> {
-    lane: &'lane mut Lane,
-    reservation: Option<Reservation>,
-}
-
-impl LaneGates<'_> {
-    /// The retry that was counted, if the decision was to retry.
-    pub fn into_reservation(self) -> Option<Reservation> {
-        self.reservation
-    }
-}
-
-impl Gates for LaneGates<'_> {
-    #[inline]
-    fn estimated_call(&self) -> Duration {
-        self.lane.estimated_call()
-    }
-
-    #[inline]
-    fn reserve_retry(&mut self, now: Timestamp, roll: u64) -> Result<(), Refusal> {
-        self.reservation = Some(self.lane.reserve_retry(now, roll)?);
-        Ok(())
     }
 }
 
@@ -379,7 +390,9 @@ impl core::fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
+mod gates;
 mod leeway;
+pub use gates::LaneGates;
 pub use leeway::Leeway;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Nodes that share a store divide a lane's limits among themselves: every node gets its part, and
 //! the parts add up to the whole, whatever the number of nodes. No node asks another before it sends.
 
+use crate::breaker::BreakerRules;
 use crate::budget::BudgetRules;
 use crate::flow::ConcurrencyLimits;
 
@@ -118,7 +119,27 @@ impl Share {
             ..whole
         }
     }
+
+    /// The rules of this node's copy of a breaker. It sees a part of the calls, so a part of
+    /// `calls_min` must do; but no fewer than ten, as half of very few calls fail by mere chance.
+    ///
+    /// ```
+    /// use relent_policy::{BreakerRules, Share};
+    ///
+    /// let calls_min = |calls_min, of| {
+    ///     let whole = BreakerRules { calls_min, ..BreakerRules::default() };
+    ///     Share::new(0, of).breaker(whole).calls_min
+    /// };
+    /// assert_eq!([calls_min(60, 3), calls_min(20, 3), calls_min(4, 3)], [20, 10, 4]);
+    /// ```
+    #[must_use]
+    pub fn breaker(self, whole: BreakerRules) -> BreakerRules {
+        let calls_min = self.part(whole.calls_min).max(whole.calls_min.min(CALLS_MIN_LEAST));
+        BreakerRules { calls_min, ..whole }
+    }
 }
+
+const CALLS_MIN_LEAST: u32 = 10;
 
 #[cfg(test)]
 mod tests {

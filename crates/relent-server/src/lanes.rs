@@ -1,26 +1,34 @@
 //! Lanes in the running service: the engine's gates behind a lock, and what is told about them.
 //!
 //! A lane's budget, breaker and limits are those of the policy that opened it, under what people
-//! have set since. Their memory is saved every second and at the end, and taken up again at the
-//! start. REQ-G2, REQ-K1, REQ-K2, REQ-L6.
+//! have set since; of several nodes each holds itself to its part ([`shared`]). Their memory is saved
+//! every second and at the end, and taken up again at the start. REQ-G2, REQ-K1, REQ-K2, REQ-L6.
+
+mod shared;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use relent_api::WaitingReason;
 use relent_policy::{
     Breaker, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits, Health,
-    Lane as Gates, Outcome, Pass, Policy, Refusal, Timestamp, Turn,
+    Lane as Gates, Outcome, Pass, Policy, Refusal, Share, Timestamp, Turn,
 };
 use relent_store::{BreakerSwap, LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
 
 use crate::metrics::LaneCounts;
 use crate::scheduler::Starting;
+pub(crate) use shared::News;
+use shared::{Untold, Whole};
 
 /// Every lane of the service, by id and by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LaneBook {
+    /// This node's part of every lane; `None` on a node that sends nothing.
+    share: RwLock<Option<Share>>,
+    /// `None` on a store that no other node has.
+    news: Option<Arc<News>>,
     by_id: RwLock<HashMap<LaneId, Arc<Lane>>>,
     by_name: RwLock<HashMap<TenantId, HashMap<String, Arc<Lane>>>>,
 }
@@ -34,6 +42,7 @@ pub(crate) struct Lane {
     pub(crate) policy: PolicyKey,
     pub(crate) counts: LaneCounts,
     pub(crate) starting: Starting,
+    news: Option<Arc<News>>,
     state: Mutex<LaneState>,
 }
 
@@ -41,14 +50,17 @@ pub(crate) struct Lane {
 struct LaneState {
     gates: Gates,
     settings: LaneSettings,
-    /// The limits of the policy, which hold where people have set nothing.
-    policy_limits: ConcurrencyLimits,
+    /// When they were set here.
+    set_at: Option<Instant>,
+    whole: Whole,
+    share: Option<Share>,
     held: [Option<Held>; 2],
     /// How many attempts it may have in flight beyond [`UNPROVEN_MAX`], by what has come back.
     earned: u32,
     /// Counts what may have let a held line go.
     freed: u64,
     breaker_revision: u64,
+    untold: Untold,
     /// Whether there is something to save.
     changed: bool,
 }
@@ -106,6 +118,11 @@ const UNPROVEN_MAX: u32 = 64;
 const BUDGET_RECHECK: Duration = Duration::from_millis(100);
 
 impl LaneBook {
+    pub(crate) fn new(share: Option<Share>, news: Option<Arc<News>>) -> LaneBook {
+        let (by_id, by_name) = (RwLock::default(), RwLock::default());
+        LaneBook { share: RwLock::new(share), news, by_id, by_name }
+    }
+
     pub(crate) fn get(&self, id: LaneId) -> Option<Arc<Lane>> {
         read(&self.by_id).get(&id).cloned()
     }
@@ -128,8 +145,12 @@ impl LaneBook {
 
     /// Takes a stored lane up; the one that is there already, if it is.
     pub(crate) fn add(&self, record: LaneRecord, policy: &Policy) -> Arc<Lane> {
+        let id = record.id;
+        // Held until the lane is in the book: it must not miss a change.
+        let share = read(&self.share);
+        let new = || Arc::new(Lane::new(record, policy, *share, self.news.clone()));
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        let lane = by_id.entry(record.id).or_insert_with(|| Arc::new(Lane::new(record, policy)));
+        let lane = by_id.entry(id).or_insert_with(new);
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         let names = by_name.entry(lane.tenant.clone()).or_default();
         names.insert(lane.dependency.to_string(), Arc::clone(lane));
@@ -142,18 +163,27 @@ fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
 }
 
 impl Lane {
-    fn new(record: LaneRecord, policy: &Policy) -> Lane {
-        let spec = policy.spec();
-        let budget = spec.budget.map(service_floor).map(|rules| {
-            let restored = record.budget.and_then(|kept| Budget::restore(rules, kept).ok());
+    fn new(
+        record: LaneRecord,
+        policy: &Policy,
+        share: Option<Share>,
+        news: Option<Arc<News>>,
+    ) -> Lane {
+        let whole = Whole::of(policy);
+        let part = whole.part(share, record.settings);
+        // What was kept is for one node to go on with; of several each would spend it.
+        let kept = record.budget.filter(|_| share.is_some_and(Share::is_whole));
+        let budget = part.budget.map(|rules| {
+            let restored = kept.and_then(|kept| Budget::restore(rules, kept).ok());
             restored.unwrap_or_else(|| Budget::new(rules))
         });
-        let breaker = spec.breaker.map(|rules| {
+        let breaker = part.breaker.map(|rules| {
             let restored = record.breaker.and_then(|kept| Breaker::restore(rules, kept).ok());
-            restored.unwrap_or_else(|| Breaker::new(rules))
+            let breaker = restored.unwrap_or_else(|| Breaker::new(rules));
+            if news.is_some() { breaker.asking_leave() } else { breaker }
         });
         let mut gates = Gates::new(policy).with_state(budget, breaker);
-        gates.set_limits(limits(spec.concurrency, record.settings));
+        gates.set_limits(part.limits);
         Lane {
             id: record.id,
             tenant: record.tenant,
@@ -161,14 +191,18 @@ impl Lane {
             policy: record.policy,
             counts: LaneCounts::default(),
             starting: Starting::default(),
+            news,
             state: Mutex::new(LaneState {
                 gates,
                 settings: record.settings,
-                policy_limits: spec.concurrency,
+                set_at: None,
+                whole,
+                share,
                 held: [None; 2],
                 earned: 0,
                 freed: 0,
                 breaker_revision: record.breaker_revision,
+                untold: Untold::default(),
                 changed: false,
             }),
         }
@@ -193,17 +227,18 @@ impl Lane {
         let mut state = self.state();
         state.changed = true;
         state.held[index(turn)] = None;
-        let admitted = match turn {
-            Turn::First => state.gates.admit(turn, now),
-            Turn::Retry => match state.gates.reserve_retry(now, roll) {
-                Err(refusal) => Err(refusal),
-                Ok(reservation) => state
-                    .gates
-                    .admit(turn, now)
-                    .inspect_err(|_| state.gates.release(reservation, now)),
-            },
-        };
-        admitted.unwrap_or_else(|_| state.gates.admit_anyway(turn, now))
+        self.change(&mut state, |gates| {
+            let admitted = match turn {
+                Turn::First => gates.admit(turn, now),
+                Turn::Retry => match gates.reserve_retry(now, roll) {
+                    Err(refusal) => Err(refusal),
+                    Ok(reservation) => {
+                        gates.admit(turn, now).inspect_err(|_| gates.release(reservation, now))
+                    }
+                },
+            };
+            admitted.unwrap_or_else(|_| gates.admit_anyway(turn, now))
+        })
     }
 
     /// Learns how an attempt ended.
@@ -216,7 +251,7 @@ impl Lane {
     ) -> Finished {
         let mut state = self.state();
         let breaker_before = state.gates.breaker().map(|breaker| breaker.state(now));
-        state.gates.finish(pass, outcome, now, roll);
+        self.change(&mut state, |gates| gates.finish(pass, outcome, now, roll));
         state.earned = match Health::of(outcome) {
             Health::Alive => (state.earned + 1).min(state.gates.limits().in_flight_max),
             Health::Failing => state.earned.saturating_sub(1),
@@ -234,7 +269,7 @@ impl Lane {
     /// Frees the place of an attempt that was not made.
     pub(crate) fn abandon(&self, pass: Pass, now: Timestamp) {
         let mut state = self.state();
-        state.gates.abandon(pass, now);
+        self.change(&mut state, |gates| gates.abandon(pass, now));
         state.freed += 1;
     }
 
@@ -263,13 +298,16 @@ impl Lane {
                 Held { reason: WaitingReason::RateLimited, until }
             }
             Some(Refusal::BreakerOpen { until }) => {
+                self.ask_leave(&mut state, turn, now);
                 Held { reason: WaitingReason::BreakerOpen, until }
             }
             Some(Refusal::Budget) => {
                 // The trial was refused on a copy; the breaker must hear of it too.
-                if let Ok(reservation) = state.gates.reserve_retry(now, roll) {
-                    state.gates.release(reservation, now);
-                }
+                self.change(&mut state, |gates| {
+                    if let Ok(reservation) = gates.reserve_retry(now, roll) {
+                        gates.release(reservation, now);
+                    }
+                });
                 Held { reason: WaitingReason::Budget, until: now + BUDGET_RECHECK }
             }
         };
@@ -280,13 +318,11 @@ impl Lane {
         held
     }
 
-    /// Sets what people set.
+    /// Sets what people have set here.
     pub(crate) fn set(&self, settings: LaneSettings) {
         let mut state = self.state();
-        state.settings = settings;
-        let limits = limits(state.policy_limits, settings);
-        state.gates.set_limits(limits);
-        state.held = [None; 2];
+        state.set_at = Some(Instant::now());
+        state.set(settings);
     }
 
     pub(crate) fn settings(&self) -> LaneSettings {
@@ -299,19 +335,21 @@ impl Lane {
         if state.settings.paused {
             return Some(Held { reason: WaitingReason::Paused, until: Timestamp::MAX });
         }
-        state.held[index(turn)].filter(|held| held.until > now)
+        let held = state.held[index(turn)].filter(|held| held.until > now);
+        held.or_else(|| state.held_elsewhere(now))
     }
 
     pub(crate) fn view(&self, now: Timestamp) -> LaneView {
         let state = self.state();
         LaneView {
             settings: state.settings,
-            limits: state.gates.limits(),
+            limits: state.whole.limits_under(state.settings),
             in_flight: state.gates.in_flight(),
             retries_in_flight: state.gates.retries_in_flight(),
             budget_utilization: state
                 .gates
                 .budget()
+                .filter(|_| state.share.is_some())
                 .copied()
                 .map(|mut budget| budget.utilization_ratio(now)),
             breaker: state.gates.breaker().map(|breaker| breaker.state(now)),
@@ -326,9 +364,11 @@ impl Lane {
         }
         let (lane, seen) = (self.id, state.breaker_revision);
         let swap = |breaker: &Breaker| BreakerSwap { lane, seen, breaker: breaker.snapshot() };
+        // Where others have the breaker too, they are told of what matters, when it happens.
+        let breaker = state.gates.breaker().filter(|_| self.news.is_none());
         Some(Changed {
             budget: state.gates.budget().map(|budget| (lane, budget.snapshot())),
-            breaker: state.gates.breaker().map(swap),
+            breaker: breaker.map(swap),
         })
     }
 
@@ -346,16 +386,6 @@ fn index(turn: Turn) -> usize {
 fn ends_with_an_attempt(reason: WaitingReason) -> bool {
     use WaitingReason::{BreakerOpen, Budget, Concurrency};
     matches!(reason, BreakerOpen | Budget | Concurrency)
-}
-
-fn limits(policy: ConcurrencyLimits, settings: LaneSettings) -> ConcurrencyLimits {
-    ConcurrencyLimits {
-        in_flight_max: settings.in_flight_max.unwrap_or(policy.in_flight_max),
-        retries_in_flight_max: settings
-            .retries_in_flight_max
-            .unwrap_or(policy.retries_in_flight_max),
-        rate_per_second: settings.rate_per_second.or(policy.rate_per_second),
-    }
 }
 
 /// A lane serves a whole company, where a library's floor is for one process: ten retries a second

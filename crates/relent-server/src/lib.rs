@@ -6,6 +6,7 @@
 //! all of it.
 
 mod attempt;
+mod cluster;
 pub mod config;
 pub mod egress;
 mod events;

@@ -45,6 +45,7 @@ pub(crate) struct Metrics {
     budget: Family<DependencyLabels, Gauge<f64, AtomicU64>>,
     breaker: Family<DependencyLabels, Gauge>,
     in_flight: Gauge,
+    nodes: Gauge,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -140,6 +141,7 @@ impl Metrics {
             budget: Family::default(),
             breaker: Family::default(),
             in_flight: Gauge::default(),
+            nodes: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -208,6 +210,7 @@ impl Metrics {
             self.breaker.clone(),
         );
         registry.register("retry_attempts_in_flight", "Attempts under way", self.in_flight.clone());
+        registry.register("retry_nodes", "Nodes that share the work", self.nodes.clone());
     }
 
     /// A dependency's label.
@@ -287,6 +290,11 @@ impl Metrics {
 
     pub(crate) fn stale(&self) {
         self.stale.inc();
+    }
+
+    /// So many nodes share the work.
+    pub(crate) fn nodes(&self, nodes: u32) {
+        self.nodes.set(i64::from(nodes));
     }
 
     /// Everything as OpenMetrics text. Gauges are read from the lanes as they are now.

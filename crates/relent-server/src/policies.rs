@@ -4,7 +4,7 @@
 //! policy, under a tenant of their own, so that a task keeps the version it was created with also
 //! when a later relent ships another one. REQ-E1, REQ-S1.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct PolicyBook {
     by_key: RwLock<HashMap<PolicyKey, Arc<KnownPolicy>>>,
     /// The versions of each id that take new tasks, latest last.
     by_id: RwLock<HashMap<TenantId, Versions>>,
+    /// Versions that were deleted; they are never taken back.
+    deleted: RwLock<HashSet<PolicyKey>>,
 }
 
 /// The tenant that the presets belong to.
@@ -118,8 +120,8 @@ impl PolicyBook {
         let known = Arc::new(compile(tenant, record)?);
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         let known = Arc::clone(by_key.entry(known.key).or_insert(known));
-        if !record.deleted {
-            let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        if !record.deleted && !self.is_deleted(known.key) {
             let versions = by_id.entry(tenant.clone()).or_default();
             let versions = versions.entry(known.policy_id.clone()).or_default();
             if versions.iter().all(|version| version.key != known.key) {
@@ -130,12 +132,36 @@ impl PolicyBook {
         Ok(known)
     }
 
+    /// Takes a version up, or out, that another node has stored or deleted.
+    pub(crate) fn hear(&self, tenant: &TenantId, record: &PolicyRecord) -> Result<(), Error> {
+        if record.deleted {
+            self.forget(tenant, &record.policy_id, |known| known.key == record.key);
+        }
+        if self.get(record.key).is_none() || !record.deleted {
+            self.add(tenant, record)?;
+        }
+        Ok(())
+    }
+
     /// Takes an id out: it takes no new tasks.
     pub(crate) fn remove(&self, tenant: &TenantId, policy_id: &str) {
+        self.forget(tenant, policy_id, |_| true);
+    }
+
+    fn forget(&self, tenant: &TenantId, policy_id: &str, which: impl Fn(&KnownPolicy) -> bool) {
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ids) = by_id.get_mut(tenant) {
+        let Some(ids) = by_id.get_mut(tenant) else { return };
+        let Some(versions) = ids.get_mut(policy_id) else { return };
+        let mut deleted = self.deleted.write().unwrap_or_else(PoisonError::into_inner);
+        deleted.extend(versions.iter().filter(|known| which(known)).map(|known| known.key));
+        versions.retain(|known| !which(known));
+        if versions.is_empty() {
             ids.remove(policy_id);
         }
+    }
+
+    fn is_deleted(&self, key: PolicyKey) -> bool {
+        self.deleted.read().unwrap_or_else(PoisonError::into_inner).contains(&key)
     }
 }
 

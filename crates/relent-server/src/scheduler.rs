@@ -58,6 +58,7 @@ struct Told {
     dues: Vec<LaneDue>,
     freed: Vec<LaneId>,
     stop: bool,
+    nudged: bool,
     sleeping: bool,
 }
 
@@ -71,6 +72,13 @@ impl Inbox {
         if told.freed.last() != Some(&lane) {
             told.freed.push(lane);
         }
+        self.wake(told);
+    }
+
+    /// Claims are possible again.
+    pub(crate) fn nudge(&self) {
+        let mut told = self.lock();
+        told.nudged = true;
         self.wake(told);
     }
 
@@ -95,7 +103,8 @@ impl Inbox {
     /// What was told since the last time; waits for at most so long if there is nothing.
     fn wait(&self, at_most: Duration) -> Told {
         let mut told = self.lock();
-        if told.dues.is_empty() && told.freed.is_empty() && !told.stop && !at_most.is_zero() {
+        let nothing = told.dues.is_empty() && told.freed.is_empty() && !told.nudged;
+        if nothing && !told.stop && !at_most.is_zero() {
             told.sleeping = true;
             let waited = self.wake.wait_timeout_while(told, at_most, |told| told.sleeping);
             told = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -143,8 +152,10 @@ pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
             return;
         }
         scheduler.listen(&told);
-        scheduler.round();
-        scheduler.wait_for_places();
+        if service.cluster.may_work() {
+            scheduler.round();
+            scheduler.wait_for_places();
+        }
     }
 }
 
@@ -162,8 +173,10 @@ impl Scheduler<'_> {
     /// How long nothing can happen by itself.
     fn idle_for(&self) -> Duration {
         match self.lines.next_alarm() {
-            Some(at) => at.saturating_since(self.service.store.now()),
-            None => Duration::from_secs(3_600),
+            Some(at) if self.service.cluster.may_work() => {
+                at.saturating_since(self.service.store.now())
+            }
+            _ => Duration::from_secs(3_600),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Starting and stopping a service.
 //!
-//! The order of the start: policies, then lanes, then lost work, then the scheduler, then the door.
+//! The order of the start: other nodes, policies, lanes, the scheduler, lost work, then the door.
 //! The order of the stop is the reverse, and generous: no new tasks and no new claims first; attempts
 //! under way get their time; what is told is written down; then the store closes. REQ-S4.
 
@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use relent_api::Limits;
+use relent_policy::Share;
 use relent_store::{Error as StoreError, Retention, Store, TenantId};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::cluster::{self, Cluster};
 use crate::egress::{Egress, EgressError, EgressRules};
 use crate::events::Events;
 use crate::http;
@@ -142,9 +144,12 @@ impl Server {
         let listen = |source| StartError::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let Roles { api, worker } = options.roles;
+        let (share, is_shared) = (worker.then_some(Share::WHOLE), store.is_shared());
         let service = Arc::new(Service {
+            cluster: if is_shared { Cluster::shared(worker) } else { Cluster::default() },
             policies: PolicyBook::default(),
-            lanes: LaneBook::default(),
+            lanes: LaneBook::new(share, is_shared.then(Arc::default)),
             looks: Looks::default(),
             egress: Egress::new(options.egress)?,
             inbox: Arc::new(Inbox::default()),
@@ -157,12 +162,16 @@ impl Server {
             draining: AtomicBool::new(false),
             store,
         });
-        let Roles { api, worker } = options.roles;
+        cluster::join(&service).await?;
         take_up(&service, worker).await?;
+        cluster::settle(&service);
 
         let (stop, stopping) = watch::channel(false);
         let save_lanes = upkeep::save_lanes(Arc::clone(&service), stopping.clone());
         let mut upkeep = vec![tokio::spawn(save_lanes)];
+        if is_shared {
+            upkeep.push(tokio::spawn(cluster::run(Arc::clone(&service), stopping.clone())));
+        }
         let mut scheduler = None;
         if worker {
             scheduler = Some(start_scheduler(&service).map_err(StartError::Thread)?);

@@ -8,6 +8,7 @@ use relent_api::Limits;
 use relent_policy::{BreakerState, IdempotencyKey};
 use relent_store::{Error, Store, TenantId};
 
+use crate::cluster::Cluster;
 use crate::egress::Egress;
 use crate::events::Events;
 use crate::lanes::{Finished, Lane, LaneBook};
@@ -20,6 +21,7 @@ use crate::under_way::UnderWay;
 /// See the module's head.
 pub(crate) struct Service {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) cluster: Cluster,
     pub(crate) policies: PolicyBook,
     pub(crate) lanes: LaneBook,
     pub(crate) looks: Looks,

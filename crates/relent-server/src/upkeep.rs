@@ -65,10 +65,10 @@ pub(crate) async fn sweep(service: Arc<Service>, mut stopping: Stopping) {
 pub(crate) async fn save_lanes(service: Arc<Service>, mut stopping: Stopping) {
     loop {
         let goes_on = wait(&mut stopping, SAVE_EVERY).await;
-        let lanes = service.lanes.all();
+        let (lanes, keeps) = (service.lanes.all(), service.cluster.keeps());
         let (mut budgets, mut breakers) = (Vec::new(), Vec::new());
         for changed in lanes.iter().filter_map(|lane| lane.changed()) {
-            budgets.extend(changed.budget);
+            budgets.extend(changed.budget.filter(|_| keeps));
             breakers.extend(changed.breaker);
         }
         if let Err(error) = save(&service, budgets, breakers).await {

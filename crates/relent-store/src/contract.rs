@@ -144,6 +144,11 @@ pub trait Lanes: Send + Sync {
 
 /// Nodes that share a store. An embedded store has one.
 pub trait Nodes: Send + Sync {
+    /// Whether there may be others. If not, nobody need beat, and whoever has the store has all of it.
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     /// Says that this node is there and whether it sends, and hears who else is and what has changed.
     /// A node is counted from its first beat until it closes its store or is silent for
     /// [`NODE_TTL`](crate::NODE_TTL).

@@ -256,6 +256,10 @@ impl Lanes for MemoryStore {
 }
 
 impl Nodes for MemoryStore {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn beat(&self, works: bool) -> Answer<'_, Beat> {
         self.run(|_, _| Ok(Beat::alone(works)))
     }

@@ -7,6 +7,7 @@ mod delivery;
 mod doors;
 mod faults;
 mod load;
+mod nodes;
 mod on_postgres;
 mod rig;
 mod schedule;

@@ -1,6 +1,6 @@
 //! A breaker on its way through a store.
 
-use super::{Breaker, BreakerRules, Exhausted, Phase, SLOTS};
+use super::{Breaker, BreakerRules, Exhausted, Leave, Phase, SLOTS};
 use crate::snapshot::{UnknownVersion, Version};
 use crate::time::nanos;
 use crate::window::{RollingWindow, Slot};
@@ -70,6 +70,7 @@ impl Breaker {
                 slot_width,
             ),
             exhausted: snapshot.exhausted,
+            leave: Leave::NotNeeded,
         })
     }
 }

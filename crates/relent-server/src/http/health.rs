@@ -39,6 +39,7 @@ pub(super) async fn ready(State(service): State<Arc<Service>>) -> Handled {
 
 /// All metrics as OpenMetrics text.
 pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response {
+    service.metrics.nodes(service.cluster.nodes());
     let text =
         service.metrics.text(&service.lanes.all(), service.places.taken(), service.store.now());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

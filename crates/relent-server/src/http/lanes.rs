@@ -124,7 +124,12 @@ fn document(service: &Service, lane: &Lane, counts: &HashMap<LaneId, Counts>) ->
         paused: view.settings.paused,
         blocked_by: held.map(|held| held.reason),
         blocked_until: held.and_then(until),
-        in_flight: view.in_flight,
+        in_flight: if service.cluster.is_shared() {
+            // Other nodes' too.
+            u32::try_from(counts.in_flight).unwrap_or(u32::MAX)
+        } else {
+            view.in_flight
+        },
         retries_in_flight: view.retries_in_flight,
         waiting_first: counts.first,
         waiting_retries: counts.retries,

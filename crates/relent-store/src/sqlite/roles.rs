@@ -159,6 +159,10 @@ impl Lanes for SqliteStore {
 }
 
 impl Nodes for SqliteStore {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn beat(&self, works: bool) -> Answer<'_, Beat> {
         Box::pin(std::future::ready(Ok(Beat::alone(works))))
     }
