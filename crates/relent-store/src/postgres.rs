@@ -15,8 +15,7 @@
 //! for), [`enqueue`] (keys, batches), [`claim`] (claims), [`floors`] (long transactions), [`prune`]
 //! (days), [`hints`] (who is told), [`place`] (plans, poolers), [`failure`] (what an error means).
 //!
-//! What it does not do: share budgets and breakers between nodes (see [`lanes`]). REQ-S3, REQ-S4,
-//! REQ-S7, REQ-D1.
+//! REQ-S3, REQ-S4, REQ-S7, REQ-D1.
 
 mod change;
 mod claim;
