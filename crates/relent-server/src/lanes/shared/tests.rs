@@ -11,7 +11,7 @@ use crate::lanes::Trial;
 
 /// When a node that was not heard of is forgotten, in milliseconds, as every store has it.
 const FORGOTTEN_AFTER: u64 = 2_000;
-const STEP: u64 = 10;
+const STEP: usize = 10;
 
 /// Chance, out of one number.
 struct Dice(u64);
@@ -128,7 +128,7 @@ fn spend(spec: &PolicySpec, seed: u64) -> (Vec<(u64, Turn)>, u32) {
     let mut nodes = vec![Spender::new(0, spec, 0)];
     let (mut sent, mut most) = (Vec::new(), 1);
     let (mut number, failing) = (0, dice.one_in(2));
-    for now in (0..20_000).step_by(STEP as usize) {
+    for now in (0..20_000).step_by(STEP) {
         if nodes.len() < 5 && dice.one_in(150) {
             number += 1;
             nodes.push(Spender::new(number, spec, now));
@@ -241,7 +241,7 @@ fn probe(spec: &PolicySpec, seed: u64) -> Vec<(u64, u64)> {
     let count = 2 + dice.up_to(3);
     let mut guards: Vec<Guard> = (0..count).map(|_| Guard::new(spec)).collect();
     let mut probes = Vec::new();
-    for now in (0..60_000).step_by(STEP as usize) {
+    for now in (0..60_000).step_by(STEP) {
         for guard in &mut guards {
             if now < guard.sleeps_until {
                 continue;
