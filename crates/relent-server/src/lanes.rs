@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use relent_api::WaitingReason;
 use relent_policy::{
-    Breaker, BreakerState, Budget, BudgetRules, BudgetSnapshot, ConcurrencyLimits, Health,
-    Lane as Gates, Outcome, Pass, Policy, Refusal, Share, Timestamp, Turn,
+    Breaker, BreakerState, Budget, BudgetSnapshot, ConcurrencyLimits, Health, Lane as Gates,
+    Outcome, Pass, Policy, Refusal, Share, Timestamp, Turn,
 };
 use relent_store::{BreakerSwap, LaneId, LaneRecord, LaneSettings, PolicyKey, TenantId};
 
@@ -386,15 +386,6 @@ fn index(turn: Turn) -> usize {
 fn ends_with_an_attempt(reason: WaitingReason) -> bool {
     use WaitingReason::{BreakerOpen, Budget, Concurrency};
     matches!(reason, BreakerOpen | Budget | Concurrency)
-}
-
-/// A lane serves a whole company, where a library's floor is for one process: ten retries a second
-/// instead of ten in thirty, unless the policy asks for another floor.
-fn service_floor(rules: BudgetRules) -> BudgetRules {
-    let usual = BudgetRules::default();
-    let is_usual =
-        (rules.floor_retries, rules.floor_window) == (usual.floor_retries, usual.floor_window);
-    if is_usual { BudgetRules { floor_window: Duration::from_secs(1), ..rules } } else { rules }
 }
 
 #[cfg(test)]

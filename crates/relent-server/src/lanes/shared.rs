@@ -7,7 +7,7 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use relent_api::WaitingReason;
 use relent_policy::{
@@ -17,7 +17,7 @@ use relent_policy::{
 use relent_store::{BreakerSwap, BreakerSwapped, LaneId, LaneSettings};
 use tokio::sync::Notify;
 
-use super::{Held, Lane, LaneBook, LaneState, service_floor};
+use super::{Held, Lane, LaneBook, LaneState};
 
 /// What the lane as a whole is held to by its policy.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +65,15 @@ impl Whole {
             breaker: self.breaker.map(|rules| share.breaker(rules)),
         }
     }
+}
+
+/// A lane serves a whole company, where a library's floor is for one process: ten retries a second
+/// instead of ten in thirty, unless the policy asks for another floor.
+fn service_floor(rules: BudgetRules) -> BudgetRules {
+    let usual = BudgetRules::default();
+    let is_usual =
+        (rules.floor_retries, rules.floor_window) == (usual.floor_retries, usual.floor_window);
+    if is_usual { BudgetRules { floor_window: Duration::from_secs(1), ..rules } } else { rules }
 }
 
 /// What the other nodes are still to hear of a lane's breaker.
@@ -124,6 +133,7 @@ impl LaneState {
         self.settings = settings;
         self.gates.set_limits(self.whole.part(self.share, settings).limits);
         self.held = [None; 2];
+        self.freed += 1;
     }
 
     /// Why it is held where there is a scheduler, on a node that has none.
@@ -184,6 +194,7 @@ impl Lane {
             breaker.set_rules(rules);
         }
         state.held = [None; 2];
+        state.freed += 1;
     }
 
     /// Learns what people have set, from a look that was begun at `asked_at`; whether it is new. What
@@ -278,6 +289,7 @@ impl Lane {
             }
         }
         state.held = [None; 2];
+        state.freed += 1;
         true
     }
 }

@@ -17,7 +17,7 @@ fn lane() -> Lane {
         breaker: None,
         breaker_revision: 0,
     };
-    Lane::new(record, &Policy::webhook())
+    Lane::new(record, &Policy::webhook(), Some(Share::WHOLE), None)
 }
 
 /// How many first attempts a trial lets through.

@@ -316,10 +316,10 @@ proptest! {
     fn a_cluster_never_has_two_probes_at_once(seed in any::<u64>()) {
         let breaker = BreakerRules {
             calls_min: 3,
-            cool_down: std::time::Duration::from_secs(1),
-            cool_down_max: std::time::Duration::from_secs(2),
-            ramp: std::time::Duration::ZERO,
-            probe_timeout: std::time::Duration::from_secs(20),
+            cool_down: Duration::from_secs(1),
+            cool_down_max: Duration::from_secs(2),
+            ramp: Duration::ZERO,
+            probe_timeout: Duration::from_secs(20),
             ..BreakerRules::default()
         };
         let spec = PolicySpec { breaker: Some(breaker), ..PolicySpec::async_event() };
