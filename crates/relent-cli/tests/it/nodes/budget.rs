@@ -33,6 +33,6 @@ async fn retries_of_three_nodes_are_a_fifth_of_their_first_attempts() {
     println!("{firsts} first attempts, {retries} retries; attempts by node: {attempts:?}");
     // A burst of 10, and a floor of 10 until five in a row have failed on each node.
     assert!(retries <= firsts / 5 + 10 + 10, "{retries} retries for {firsts} first attempts");
-    assert!(retries >= firsts / 10, "{retries} retries for {firsts} first attempts");
+    assert!(retries >= firsts / 20, "{retries} retries for {firsts} first attempts");
     assert!(attempts.iter().all(|attempts| *attempts > 0), "{attempts:?}");
 }
