@@ -14,7 +14,7 @@ use crate::bench::lateness::{EVERY_MILLIS, TASKS, wall_millis};
 use crate::bench::sink::Sink;
 
 /// Everything is stored before the first one is due, also by a peer's process that has to start.
-const AHEAD_MILLIS: u64 = 6_000;
+const AHEAD_MILLIS: u64 = 15_000;
 
 pub(super) async fn lateness(stage: &Stage, store: StoreKind, board: &mut Board) -> Result<()> {
     for entry in stage.entries(store, &stage.options.nodes) {
