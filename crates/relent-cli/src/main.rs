@@ -45,7 +45,7 @@ enum Command {
     Serve(serve::Args),
     /// Make a store's tables, or bring them up to date
     Migrate(migrate::Args),
-    /// Say what a store guarantees
+    /// Say what a store guarantees, and move to another
     #[command(subcommand)]
     Store(store::Command),
     /// Create tasks, and see what becomes of them

@@ -19,6 +19,7 @@ use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
 use crate::policy::{NewPolicy, PolicyRecord};
 use crate::task::{Cancelled, Enqueued, NewTask, Redrive, Redriven, Retention, TaskRecord};
+use crate::whole::{Extent, WholeTask};
 
 /// What a store answers.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -171,6 +172,36 @@ pub trait Upkeep: Send + Sync {
     /// Finishes what was handed over and closes, within this time. Afterwards the store answers
     /// [`Unavailable`](Error::Unavailable).
     fn close(&self, within: Duration) -> Answer<'_, ()>;
+}
+
+/// Moving everything to another store. Meanwhile nobody else may be at work on either of the two.
+///
+/// What is imported is there afterwards as it was: ids, keys and times included. It may be imported
+/// again: what is there already, and is the same, is left alone. Something else in its place is
+/// [`Damaged`](Error::Damaged), and then nothing of the batch is stored.
+pub trait Copying: Store {
+    /// How many nodes have been heard of lately.
+    fn nodes(&self) -> Answer<'_, u64>;
+
+    /// How much there is.
+    fn extent(&self) -> Answer<'_, Extent>;
+
+    /// Every version of every policy of every tenant, by key.
+    fn export_policies(&self) -> Answer<'_, Vec<(TenantId, PolicyRecord)>>;
+
+    /// Tasks with ids above this one, lowest first: as many as are wanted, or fewer if their bodies
+    /// are large. None only at the end.
+    fn export(&self, after: Option<TaskId>, max: u32) -> Answer<'_, Vec<WholeTask>>;
+
+    /// Stores policies under the keys they have. Returns how many were new.
+    fn import_policies(&self, policies: Vec<(TenantId, PolicyRecord)>) -> Answer<'_, u64>;
+
+    /// Stores lanes under the ids they have. Returns how many were new.
+    fn import_lanes(&self, lanes: Vec<LaneRecord>) -> Answer<'_, u64>;
+
+    /// Stores tasks under the ids they have, whose policies and lanes are there. Returns how many were
+    /// new. In the order of ids, from batch to batch too.
+    fn import(&self, tasks: Vec<WholeTask>) -> Answer<'_, u64>;
 }
 
 /// How many tasks of a lane are where.

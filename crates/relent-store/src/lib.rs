@@ -32,11 +32,14 @@ mod redis;
 mod sqlite;
 mod task;
 mod version;
+mod whole;
 
 pub use assurance::{Assurance, Finding, Severity, Survival, Survives};
 pub use attempt::{AttemptRecord, Ended, Phases, Record, Recorded, Then};
 pub use clock::StoreClock;
-pub use contract::{Answer, Counts, DueListener, Lanes, Nodes, Policies, Store, Tasks, Upkeep};
+pub use contract::{
+    Answer, Copying, Counts, DueListener, Lanes, Nodes, Policies, Store, Tasks, Upkeep,
+};
 pub use error::Error;
 pub use id::{BadId, LaneId, PolicyKey, TaskId, TenantId};
 pub use lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
@@ -53,3 +56,4 @@ pub use task::{
     TaskRecord, Waiting,
 };
 pub use version::Migrated;
+pub use whole::{Extent, Held, WholeTask};

@@ -5,6 +5,7 @@
 //! That makes it right rather than fast; it serves tests, trials and small loads. Nothing in it
 //! survives its process, and so it promises nothing about crashes. REQ-S3, REQ-S4, REQ-S7, REQ-D1.
 
+mod copying;
 mod ending;
 mod lanes;
 mod policies;

@@ -20,6 +20,7 @@
 mod change;
 mod claim;
 mod clock;
+mod copying;
 mod enqueue;
 mod examine;
 mod failure;

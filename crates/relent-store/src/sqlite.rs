@@ -10,6 +10,7 @@
 
 mod change;
 mod claim;
+mod copying;
 mod due;
 mod enqueue;
 mod examine;

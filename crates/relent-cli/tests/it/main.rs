@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cli;
+mod copying;
 mod crash;
 mod delivery;
 mod doors;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relent_store::{
-    Assurance, ConnectError, Finding, MemoryStore, Migrated, OpenError, PostgresOptions,
+    Assurance, ConnectError, Copying, Finding, MemoryStore, Migrated, OpenError, PostgresOptions,
     PostgresStore, Severity, SqliteOptions, SqliteStore, Store,
 };
 
@@ -110,14 +110,17 @@ impl StoreConfig {
     ///
     /// When it cannot be reached or opened, when it is not safe, or when somebody else has it open.
     pub fn open(&self) -> Result<Arc<dyn Store>, OpenStoreError> {
-        let assurance = self.examine()?;
-        let dangers: Vec<Finding> = assurance.dangers().cloned().collect();
-        if !dangers.is_empty() && !self.allow_unsafe {
-            return Err(OpenStoreError::Unsafe(dangers));
-        }
-        for finding in assurance.findings.iter().filter(|found| found.severity > Severity::Good) {
-            tracing::warn!(severity = %finding.severity, "the store: {finding}");
-        }
+        // Every store there is can be copied.
+        Ok(self.open_copying()?)
+    }
+
+    /// Opens the store to copy from it or to it, if it is safe or need not be.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](StoreConfig::open).
+    pub fn open_copying(&self) -> Result<Arc<dyn Copying>, OpenStoreError> {
+        self.expect_safe()?;
         Ok(match &self.place {
             StorePlace::Memory => Arc::new(MemoryStore::new()),
             StorePlace::Sqlite(data) => match SqliteStore::open(data, self.sqlite.clone()) {
@@ -133,6 +136,18 @@ impl StoreConfig {
                 }
             }
         })
+    }
+
+    fn expect_safe(&self) -> Result<(), OpenStoreError> {
+        let assurance = self.examine()?;
+        let dangers: Vec<Finding> = assurance.dangers().cloned().collect();
+        if !dangers.is_empty() && !self.allow_unsafe {
+            return Err(OpenStoreError::Unsafe(dangers));
+        }
+        for finding in assurance.findings.iter().filter(|found| found.severity > Severity::Good) {
+            tracing::warn!(severity = %finding.severity, "the store: {finding}");
+        }
+        Ok(())
     }
 
     /// Makes the store's tables or brings them up to date; `None` if it has none.

@@ -172,7 +172,7 @@ pub(super) fn to_task(row: &Row) -> Result<TaskRecord, Error> {
     })
 }
 
-fn to_attempt(row: &Row) -> Result<AttemptRecord, Error> {
+pub(super) fn to_attempt(row: &Row) -> Result<AttemptRecord, Error> {
     let duration = |index| column::<Option<i64>>(row, index).map(|found| found.map(to_duration));
     let failure: Option<&str> = column(row, 5)?;
     let roll: i64 = column(row, 10)?;

@@ -83,7 +83,7 @@ pub(super) fn one(
     Ok(select.query_row([key.as_u32()], record).optional()?)
 }
 
-fn record(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
     Ok(PolicyRecord {
         key: PolicyKey::from_u32(row.get(0)?),
         policy_id: row.get(1)?,

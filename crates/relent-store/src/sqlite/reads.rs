@@ -95,17 +95,26 @@ pub(super) fn attempts(
     let look = connection.unchecked_transaction()?;
     let mut select = look.prepare_cached(LAST_ATTEMPT)?;
     let last = select.query_row(params![from_id(task), tenant.as_str()], |row| row.get(0));
-    let Some(mut id) = last.optional()?.filter(|_: &i64| true) else { return Ok(None) };
-    let mut select = look.prepare_cached(ATTEMPT)?;
-    let mut attempts = Vec::new();
-    while id != from_id(task) && attempts.len() < ATTEMPTS_MAX {
-        let mut rows = select.query(params![id, from_id(task)])?;
+    let Some(last) = last.optional()? else { return Ok(None) };
+    Ok(Some(chain(&look, from_id(task), last)?))
+}
+
+/// The rows of a task's attempts from this one backwards, in order.
+pub(super) fn chain(
+    connection: &Connection,
+    task: i64,
+    last: i64,
+) -> Result<Vec<AttemptRecord>, Failure> {
+    let mut select = connection.prepare_cached(ATTEMPT)?;
+    let (mut attempts, mut id) = (Vec::new(), last);
+    while id != task && attempts.len() < ATTEMPTS_MAX {
+        let mut rows = select.query(params![id, task])?;
         let Some(row) = rows.next()? else { break };
         id = row.get(0)?;
         attempts.push(attempt_record(row)?);
     }
     attempts.reverse();
-    Ok(Some(attempts))
+    Ok(attempts)
 }
 
 fn attempt_record(row: &Row<'_>) -> Result<AttemptRecord, Failure> {

@@ -182,6 +182,19 @@ impl Desk<'_> {
         prepared: &Prepared,
     ) -> Result<i64, Failure> {
         let id = from_id(self.state.next_id(self.now));
+        self.log(id, task, flight.last_attempt, attempt, prepared.failure.as_deref())?;
+        Ok(id)
+    }
+
+    /// Writes the row of an attempt behind the one before it.
+    pub(super) fn log(
+        &mut self,
+        id: i64,
+        task: TaskId,
+        previous: i64,
+        attempt: &AttemptRecord,
+        failure: Option<&str>,
+    ) -> Result<(), Failure> {
         let (ended, next_at, waiting, because) = match attempt.ended {
             Ended::Done => (0, None, None, None),
             Ended::RetryAt { at, waiting } => {
@@ -193,13 +206,13 @@ impl Desk<'_> {
         self.hot(Hot::InsertAttempt)?.execute(params![
             id,
             from_id(task),
-            flight.last_attempt,
+            previous,
             attempt.generation,
             attempt.number,
             from_time(attempt.started_at),
             from_duration(attempt.took),
             attempt.status,
-            prepared.failure,
+            failure,
             ended,
             next_at,
             waiting,
@@ -211,7 +224,7 @@ impl Desk<'_> {
             phases.first_byte.map(from_duration),
             attempt.preview.as_deref(),
         ])?;
-        Ok(id)
+        Ok(())
     }
 }
 

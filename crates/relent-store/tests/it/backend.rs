@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relent_policy::Timestamp;
 use relent_store::{
-    MemoryStore, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteOptions,
+    Copying, MemoryStore, PostgresOptions, PostgresStore, RedisOptions, RedisStore, SqliteOptions,
     SqliteStore, Store,
 };
 use tempfile::TempDir;
@@ -110,6 +110,25 @@ impl Backend {
         let directory = scratch();
         let store = SqliteStore::open(directory.path(), options.clone()).unwrap();
         Backend::Sqlite { store: Some(Arc::new(store)), directory, options }
+    }
+
+    /// An empty one of the same kind.
+    pub(crate) fn another(&self, clock: &Clock) -> Backend {
+        match self {
+            Backend::Memory(_) => Backend::memory(clock),
+            Backend::Sqlite { options, .. } => Backend::open(options.clone()),
+            Backend::Postgres { .. } => Backend::postgres(clock),
+            Backend::Redis { .. } => panic!("a store on Redis is not copied"),
+        }
+    }
+
+    pub(crate) fn copying(&self) -> Arc<dyn Copying> {
+        match self {
+            Backend::Memory(store) => store.clone(),
+            Backend::Sqlite { store, .. } => store.clone().unwrap(),
+            Backend::Postgres { store, .. } => store.clone().unwrap(),
+            Backend::Redis { .. } => panic!("a store on Redis is not copied"),
+        }
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {

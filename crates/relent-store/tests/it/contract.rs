@@ -5,6 +5,7 @@
 
 mod cancelling;
 mod claiming;
+mod copying;
 mod deleting;
 mod keeping;
 mod listening;
@@ -40,6 +41,12 @@ fn is_there(backend: &str) -> bool {
 }
 
 macro_rules! facts {
+    (@copied $($about:ident { $($fact:ident)+ })+) => {
+        facts! { @on memory $($about { $($fact)+ })+ }
+        facts! { @on sqlite $($about { $($fact)+ })+ }
+        facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
+        facts! { @on postgres $($about { $($fact)+ })+ }
+    };
     ($($about:ident { $($fact:ident)+ })+) => {
         facts! { @on memory $($about { $($fact)+ })+ }
         facts! { @on sqlite $($about { $($fact)+ })+ }
@@ -219,5 +226,21 @@ facts! {
         a_restarted_service_is_told_too
         what_is_told_can_be_claimed
         whoever_is_told_may_use_the_store
+    }
+}
+
+/// On the stores that can be copied.
+mod copied {
+    facts! {
+        @copied
+        copying {
+            everything_is_copied_as_it_was
+            what_was_copied_goes_on_where_it_was
+            what_was_copied_outlives_a_restart
+            a_copy_can_be_repeated
+            what_is_in_the_way_is_refused
+            large_bodies_come_a_few_at_a_time
+            nobody_is_at_work_on_a_store_that_nobody_uses
+        }
     }
 }

@@ -8,8 +8,8 @@ use relent_policy::{
     FailureKind, GiveUpReason, History, IdempotencyKey, Repeatable, Timestamp, Turn,
 };
 use relent_store::{
-    AttemptRecord, Claimed, Ended, Enqueued, FirstAttempt, LaneId, Lease, NewPolicy, NewTask,
-    Phases, PolicyKey, Record, Recorded, Store, StoredRequest, Swept, TaskFilter, TaskId,
+    AttemptRecord, Claimed, Copying, Ended, Enqueued, FirstAttempt, LaneId, Lease, NewPolicy,
+    NewTask, Phases, PolicyKey, Record, Recorded, Store, StoredRequest, Swept, TaskFilter, TaskId,
     TaskRecord, TenantId, Then, Waiting, Want,
 };
 
@@ -45,6 +45,19 @@ impl World {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         self.store.as_ref().unwrap()
+    }
+
+    pub(crate) fn copying(&self) -> Arc<dyn Copying> {
+        self.backend.copying()
+    }
+
+    /// An empty store of the same kind on the same clock. The world's tenant, policy and lane are
+    /// there once they are copied.
+    pub(crate) fn elsewhere(&self) -> World {
+        let backend = self.backend.another(&self.clock);
+        let store = Some(backend.store());
+        let (tenant, policy, lane) = (self.tenant.clone(), self.policy, self.lane);
+        World { backend, clock: self.clock.clone(), store, tenant, policy, lane }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
