@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
     let store = args.store.load()?.store;
     let migrated = store.migrate().with_context(|| format!("cannot migrate {store}"))?;
     let done = match migrated {
-        None => "nothing is kept in memory".to_owned(),
+        None => "has no tables".to_owned(),
         Some(migrated) => match migrated.from {
             None => format!("made at version {}", migrated.to),
             Some(from) if from == migrated.to => format!("is at version {from} already"),

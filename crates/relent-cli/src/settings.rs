@@ -26,7 +26,7 @@ pub(crate) struct StoreArgs {
     /// The data directory [default: ./relent-data]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Where tasks wait: `sqlite:` in the data directory, `postgres://…`, or `memory:` for trials
+    /// Where tasks wait: `sqlite:` in the data directory, `postgres://…`, `redis://…`, or `memory:` for trials
     /// [default: sqlite:]. A password is better kept in RELENT_STORE__URL or in a file
     #[arg(long, value_name = "URL")]
     store: Option<String>,

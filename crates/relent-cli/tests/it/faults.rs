@@ -161,6 +161,13 @@ macro_rules! on_every_store {
                 super::$module::$scenario(super::Kind::Postgres).await;
             })*
         }
+
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$module::$scenario(super::Kind::Redis).await;
+            })*
+        }
     };
 }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod postgres;
 mod postgres_server;
 mod proxy;
+mod redis_server;
 mod relent;
 mod script;
 mod store_server;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use relent_api::Limits;
-use relent_store::{PostgresOptions, Retention, SqliteOptions};
+use relent_store::{PostgresOptions, RedisOptions, Retention, SqliteOptions, WaitFor};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -243,7 +243,46 @@ fn store(read: &mut Read<'_>) -> StoreConfig {
             },
             ..PostgresOptions::default()
         },
+        redis: redis(read, lanes_max),
     }
+}
+
+fn redis(read: &mut Read<'_>, lanes_max: u32) -> RedisOptions {
+    let shards = read.size("store.redis.shards", 0, 256);
+    let replicas = read.size("store.redis.wait_replicas", 0, 100);
+    let logged = read.flag("store.redis.wait_for_logs");
+    let timeout = read.millis("store.redis.wait_timeout_ms", 1, HOUR_MS);
+    let waits = replicas > 0 || logged;
+    RedisOptions {
+        prefix: prefix(read),
+        shards: u16::try_from(shards).ok().filter(|shards| *shards > 0),
+        lanes_max,
+        queue_max: read.size("store.redis.queue_max", 1, 1 << 20),
+        queue_bytes_max: read.size("store.redis.queue_bytes_max", 1 << 20, 1 << 34),
+        listen: read.flag("store.redis.listen"),
+        command_timeout: read.millis("store.redis.command_timeout_ms", 100, HOUR_MS),
+        wait_for: waits.then_some(WaitFor {
+            replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
+            logged,
+            timeout,
+        }),
+        accept_data_loss: read.flag("store.redis.accept_data_loss"),
+        root_certificates: match read.text("store.redis.root_certificates_file") {
+            "" => None,
+            file => Some(PathBuf::from(file)),
+        },
+        ..RedisOptions::default()
+    }
+}
+
+fn prefix(read: &mut Read<'_>) -> String {
+    const KEY: &str = "store.redis.prefix";
+    let text = read.text(KEY);
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    if text.is_empty() || text.len() > 40 || !text.chars().all(allowed) {
+        read.wrong(KEY, "1 to 40 characters of a-z, 0-9, _ and -");
+    }
+    text.to_owned()
 }
 
 fn store_place(read: &mut Read<'_>) -> StorePlace {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use relent_store::{
     Assurance, ConnectError, Copying, Finding, MemoryStore, Migrated, OpenError, PostgresOptions,
-    PostgresStore, Severity, SqliteOptions, SqliteStore, Store,
+    PostgresStore, RedisConnectError, RedisOptions, RedisStore, Severity, SqliteOptions,
+    SqliteStore, Store,
 };
 
 /// Where tasks wait, and what the store is told.
@@ -22,6 +23,8 @@ pub struct StoreConfig {
     pub sqlite: SqliteOptions,
     /// What a store on PostgreSQL is told.
     pub postgres: PostgresOptions,
+    /// What a store on Redis is told.
+    pub redis: RedisOptions,
 }
 
 /// Which store.
@@ -31,6 +34,8 @@ pub enum StorePlace {
     Sqlite(PathBuf),
     /// In a database of PostgreSQL, for many nodes.
     Postgres(StoreUrl),
+    /// In a Redis or a Redis Cluster, for many nodes.
+    Redis(StoreUrl),
     /// In memory, for trials: nothing is kept.
     Memory,
 }
@@ -41,7 +46,8 @@ pub struct StoreUrl(String);
 
 /// What a store's URL may be.
 pub(super) const EXPECTED: &str = "\"sqlite:\" (in the data directory), \"sqlite:DIRECTORY\", \
-     \"postgres://…\" or \"memory:\" (for trials)";
+     \"postgres://…\", \"redis://…\" (rediss, redis+cluster, rediss+cluster, redis+unix) or \
+     \"memory:\" (for trials)";
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +58,12 @@ pub enum OpenStoreError {
     /// PostgreSQL cannot be used.
     #[error(transparent)]
     Postgres(#[from] ConnectError),
+    /// Redis cannot be used.
+    #[error(transparent)]
+    Redis(#[from] RedisConnectError),
+    /// It cannot be copied.
+    #[error("a store on Redis cannot be copied: only sqlite:DIRECTORY and postgres://…")]
+    NotCopied,
     /// Its tables are those of an earlier version, and it was told not to touch them.
     #[error("`relent migrate` brings its tables up to date, and so does store.migrate = true")]
     Behind(#[source] Box<OpenStoreError>),
@@ -79,6 +91,11 @@ impl StorePlace {
             "postgres" | "postgresql" if rest.starts_with("//") => {
                 Some(StorePlace::Postgres(StoreUrl(url.to_owned())))
             }
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redis+unix"
+                if rest.starts_with("//") =>
+            {
+                Some(StorePlace::Redis(StoreUrl(url.to_owned())))
+            }
             _ => None,
         }
     }
@@ -101,6 +118,7 @@ impl StoreConfig {
             StorePlace::Memory => MemoryStore::examine(),
             StorePlace::Sqlite(data) => SqliteStore::examine(data, &self.sqlite)?,
             StorePlace::Postgres(url) => PostgresStore::examine(url.secret(), &self.postgres)?,
+            StorePlace::Redis(url) => RedisStore::examine(url.secret(), &self.redis)?,
         })
     }
 
@@ -110,8 +128,10 @@ impl StoreConfig {
     ///
     /// When it cannot be reached or opened, when it is not safe, or when somebody else has it open.
     pub fn open(&self) -> Result<Arc<dyn Store>, OpenStoreError> {
-        // Every store there is can be copied.
-        Ok(self.open_copying()?)
+        let StorePlace::Redis(url) = &self.place else { return Ok(self.open_copying()?) };
+        self.expect_safe()?;
+        let options = RedisOptions { allow_danger: self.allow_unsafe, ..self.redis.clone() };
+        Ok(Arc::new(RedisStore::connect(url.secret(), options)?))
     }
 
     /// Opens the store to copy from it or to it, if it is safe or need not be.
@@ -135,6 +155,7 @@ impl StoreConfig {
                     Err(error) => return Err(error.into()),
                 }
             }
+            StorePlace::Redis(_) => return Err(OpenStoreError::NotCopied),
         })
     }
 
@@ -157,7 +178,7 @@ impl StoreConfig {
     /// When it cannot be reached or opened, or somebody else has it open.
     pub fn migrate(&self) -> Result<Option<Migrated>, OpenStoreError> {
         Ok(match &self.place {
-            StorePlace::Memory => None,
+            StorePlace::Memory | StorePlace::Redis(_) => None,
             StorePlace::Sqlite(data) => Some(SqliteStore::migrate(data, &self.sqlite)?),
             StorePlace::Postgres(url) => {
                 Some(PostgresStore::migrate(url.secret(), &self.postgres)?)
@@ -180,6 +201,7 @@ impl fmt::Display for StoreConfig {
                 fmt::Display::fmt(&data.display(), f)
             }
             StorePlace::Postgres(url) => write!(f, "{url}, schema {}", self.postgres.schema),
+            StorePlace::Redis(url) => write!(f, "{url}, prefix {}", self.redis.prefix),
         }
     }
 }
@@ -254,6 +276,8 @@ mod tests {
             ),
             ("postgres://me:secret@db/r?a=b@c", "postgres://me:***@c"),
             ("postgres://db/relent?user=me", "postgres://db/relent?user=me"),
+            ("rediss://:secret@cache:6379/0", "rediss://:***@cache:6379/0"),
+            ("redis+cluster://me:secret@a:1,b:2", "redis+cluster://me:***@a:1,b:2"),
             ("sqlite:/var/lib/relent", "sqlite:/var/lib/relent"),
         ] {
             assert_eq!(without_password(url), shown);
@@ -274,7 +298,10 @@ mod tests {
         for url in ["postgres://db/relent", "postgresql://db/relent"] {
             assert_eq!(place(url), Some(StorePlace::Postgres(StoreUrl(url.to_owned()))));
         }
-        for bad in ["", "relent", "memory:x", "postgres:db", "mysql://db/relent"] {
+        for url in ["redis://db", "rediss://db", "redis+cluster://a,b", "redis+unix:///run/redis"] {
+            assert_eq!(place(url), Some(StorePlace::Redis(StoreUrl(url.to_owned()))));
+        }
+        for bad in ["", "relent", "memory:x", "postgres:db", "redis:db", "mysql://db/relent"] {
             assert_eq!(place(bad), None, "{bad}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relent_store::{PostgresOptions, SqliteOptions};
+use relent_store::{PostgresOptions, RedisOptions, SqliteOptions};
 
 use super::*;
 use crate::Roles;
@@ -28,6 +28,7 @@ fn the_defaults_are_those_of_the_code() {
     assert_eq!(format!("{:?}", config.store.sqlite), format!("{:?}", SqliteOptions::default()));
     let postgres = PostgresOptions::default();
     assert_eq!(format!("{:?}", config.store.postgres), format!("{postgres:?}"));
+    assert_eq!(format!("{:?}", config.store.redis), format!("{:?}", RedisOptions::default()));
     assert_eq!(config.log, LogConfig { level: "info".into(), format: LogFormat::Text });
     assert_eq!(config.effective(), DEFAULT);
 }
@@ -184,7 +185,7 @@ fn a_problem_says_where_which_what_and_what_else() {
             "",
             &[],
             &["store.url=mysql://me:secret@db/relent"],
-            "--set store.url: store.url must be \"sqlite:\" (in the data directory), \"sqlite:DIRECTORY\", \"postgres://…\" or \"memory:\" (for trials), got \"mysql:…\"",
+            "--set store.url: store.url must be \"sqlite:\" (in the data directory), \"sqlite:DIRECTORY\", \"postgres://…\", \"redis://…\" (rediss, redis+cluster, rediss+cluster, redis+unix) or \"memory:\" (for trials), got \"mysql:…\"",
         ),
         (
             "[store]\npostgres = 3",

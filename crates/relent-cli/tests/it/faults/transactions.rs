@@ -11,7 +11,7 @@ const ENQUEUE: &str = "SELECT relent.enqueue(target_url => $1, policy_id => $2, 
 /// Half of them are committed and half rolled back; a node is killed meanwhile.
 pub(super) async fn committed_or_not(kind: Kind) {
     let Some(mut world) = World::start(kind).await else { return };
-    let StoreServer::Postgres(server) = &world.cluster.store;
+    let StoreServer::Postgres(server) = &world.cluster.store else { panic!("not {kind:?}") };
     let mut sql = server.connect().await;
     sql.batch_execute("CREATE TABLE orders (name text PRIMARY KEY)").await.unwrap();
     let url = world.load.target.url("/ok");

@@ -5,17 +5,20 @@ use std::path::PathBuf;
 
 use super::postgres::server_of;
 use super::postgres_server::PostgresServer;
+use super::redis_server::RedisServer;
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Postgres,
+    Redis,
 }
 
 /// A server that only this test uses.
 #[derive(Debug)]
 pub(crate) enum StoreServer {
     Postgres(PostgresServer),
+    Redis(RedisServer),
 }
 
 impl StoreServer {
@@ -26,6 +29,10 @@ impl StoreServer {
                 server_of("RELENT_TEST_POSTGRES")?;
                 Some(StoreServer::Postgres(PostgresServer::start().await))
             }
+            Kind::Redis => {
+                server_of("RELENT_TEST_REDIS")?;
+                Some(StoreServer::Redis(RedisServer::start().await))
+            }
         }
     }
 
@@ -33,6 +40,7 @@ impl StoreServer {
     pub(crate) fn socket(&self) -> PathBuf {
         match self {
             StoreServer::Postgres(server) => server.socket(),
+            StoreServer::Redis(server) => server.socket(),
         }
     }
 
@@ -40,6 +48,7 @@ impl StoreServer {
     pub(crate) fn arguments(&self, address: SocketAddr) -> Vec<String> {
         let url = match self {
             StoreServer::Postgres(_) => format!("postgres://relent@{address}/postgres"),
+            StoreServer::Redis(_) => format!("redis://{address}"),
         };
         vec!["--store".to_owned(), url]
     }
@@ -48,6 +57,7 @@ impl StoreServer {
     pub(crate) async fn stop(&mut self) {
         match self {
             StoreServer::Postgres(server) => server.stop().await,
+            StoreServer::Redis(server) => server.stop().await,
         }
     }
 
@@ -55,6 +65,7 @@ impl StoreServer {
     pub(crate) async fn kill9(&mut self) {
         match self {
             StoreServer::Postgres(server) => server.kill9().await,
+            StoreServer::Redis(server) => server.kill9().await,
         }
     }
 
@@ -62,6 +73,7 @@ impl StoreServer {
     pub(crate) async fn start_again(&mut self) {
         match self {
             StoreServer::Postgres(server) => server.start_again().await,
+            StoreServer::Redis(server) => server.start_again().await,
         }
     }
 }
