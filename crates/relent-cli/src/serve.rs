@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use relent_server::Server;
 use relent_server::config::{Config, LogConfig, LogFormat, StoreConfig, StorePlace};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::Targets;
@@ -115,5 +116,17 @@ fn raise_open_files(connections: u64) {
             "fewer files may be open than there may be connections: raise the limit (ulimit -n), \
              or lower server.connections_max and scheduler.attempts_in_flight_max"
         );
+    }
+    make_room_for_files(limit.unwrap_or(u64::MAX).min(connections));
+}
+
+/// Has the kernel make the table of open files as large as it may have to become, before there are
+/// threads. Making it larger later keeps every thread that opens a file waiting until all
+/// processors have passed a quiet moment, for tens of milliseconds and more on a busy machine.
+fn make_room_for_files(files: u64) {
+    const MAX: u64 = 1 << 16;
+    let highest = i32::try_from(files.min(MAX)).unwrap_or(i32::MAX).saturating_sub(1);
+    if let Err(error) = fcntl_dupfd_cloexec(io::stderr(), highest) {
+        tracing::debug!(%error, "the table of open files grows as it is needed");
     }
 }

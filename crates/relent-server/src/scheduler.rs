@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use relent_policy::{Lane as Gates, Refusal, Timestamp, Turn};
-use relent_store::{Claims, DueListener, LaneDue, LaneId, Want};
+use relent_policy::{Lane as Gates, Pass, Refusal, Timestamp, Turn};
+use relent_store::{Claimed, Claims, DueListener, LaneDue, LaneId, Want};
 use tokio::runtime::Handle;
 
 use crate::attempt;
@@ -143,6 +143,7 @@ pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
         service,
         runtime,
         lines: Lines::default(),
+        trials: HashMap::new(),
         short_of_places: Vec::new(),
         crowded_out: Vec::new(),
     };
@@ -163,6 +164,8 @@ struct Scheduler<'s> {
     service: &'s Arc<Service>,
     runtime: &'s Handle,
     lines: Lines,
+    /// The copies that this round has asked; kept for their memory.
+    trials: HashMap<LaneId, Option<Trial>>,
     /// Lines that wait for a place in the service as a whole.
     short_of_places: Vec<LineKey>,
     /// Lanes with a line that found no room beside what this round has planned.
@@ -244,7 +247,7 @@ impl Scheduler<'_> {
 
     fn plan(&mut self, now: Timestamp) -> Vec<Planned> {
         let (mut planned, mut ask_again) = (Vec::new(), Vec::new());
-        let mut trials: HashMap<LaneId, Option<Trial>> = HashMap::new();
+        self.trials.clear();
         let mut free = [Turn::First, Turn::Retry].map(|turn| self.service.places.free(turn));
         let mut count_all = 0;
         let quantum = quantum(self.lines.ready(now));
@@ -268,7 +271,7 @@ impl Scheduler<'_> {
                 self.lines.hold(key, Timestamp::MAX, now);
                 continue;
             }
-            let trial = trials.entry(key.lane).or_insert_with(|| lane.trial());
+            let trial = self.trials.entry(key.lane).or_insert_with(|| lane.trial());
             let seen = trial.as_ref().map_or(0, |trial| trial.seen);
             let (count, refusal) = match trial {
                 Some(trial) => let_through(&mut trial.gates, turn, room, now),
@@ -294,11 +297,20 @@ impl Scheduler<'_> {
         for key in ask_again {
             self.lines.put_back(key, now);
         }
+        self.trials.shrink_to(ROUND_MAX as usize);
         planned
     }
 
+    /// Starts what was claimed: the first task of each line before the second of any, as each may
+    /// have a connection to be opened first.
     fn start(&mut self, planned: Vec<Planned>, claims: Claims) {
+        let (service, runtime) = (self.service, self.runtime);
+        let spawn = |lane: &Arc<Lane>, task: Claimed, pass: Pass| {
+            runtime.spawn(attempt::run(Arc::clone(service), Arc::clone(lane), task, pass));
+        };
         let now = self.service.store.now();
+        let is_alone = planned.len() == 1;
+        let mut later = Vec::new();
         let mut claimed = claims.claimed.into_iter().peekable();
         for (planned, next) in planned.into_iter().zip(claims.next) {
             let Planned { key, lane, count, refusal, seen } = planned;
@@ -311,12 +323,11 @@ impl Scheduler<'_> {
                 self.service.places.take(turn);
                 lane.starting.claimed();
                 started += 1;
-                self.runtime.spawn(attempt::run(
-                    Arc::clone(self.service),
-                    Arc::clone(&lane),
-                    task,
-                    pass,
-                ));
+                if started == 1 || is_alone {
+                    spawn(&lane, task, pass);
+                } else {
+                    later.push((Arc::clone(&lane), task, pass));
+                }
             }
             self.lines.served(key, next, now);
             if started == count
@@ -328,6 +339,9 @@ impl Scheduler<'_> {
             if started < count {
                 self.leave_room(key.lane, now);
             }
+        }
+        for (lane, task, pass) in later {
+            spawn(&lane, task, pass);
         }
     }
 
