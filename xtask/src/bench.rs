@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures the service as its users meet it.
 //!
-//! The real binary, built as it is published (profile `dist`), runs as a process of its own on a fresh directory. Load comes
+//! The real binary, built in release, runs as a process of its own on a fresh directory. Load comes
 //! from here over HTTP, and what it delivers arrives at a sink in here. Both are as cheap as they can
 //! be made, because they share the machine with what they measure: requests are formatted before the
 //! clock starts, and of an answer only its status and its length are read.
@@ -98,12 +98,10 @@ fn run_optimised(args: &[&str]) -> Result<ExitCode> {
 
 fn build() -> Result<PathBuf> {
     eprintln!("building relent");
-    let cargo =
-        ["build", "--quiet", "--profile", "dist", "--package", "relent-cli", "--bin", "relent"];
+    let cargo = ["build", "--quiet", "--release", "--package", "relent-cli", "--bin", "relent"];
     if !Command::new("cargo").args(cargo).status().context("cargo")?.success() {
         bail!("relent does not build");
     }
     let own = std::env::current_exe().context("cannot find myself")?;
-    let target = own.ancestors().nth(2).context("cannot find the target directory")?;
-    Ok(target.join("dist").join("relent"))
+    Ok(own.with_file_name("relent"))
 }
