@@ -48,15 +48,20 @@ async fn the_event_stream_sees_a_task_live_and_end() {
         assert_eq!(event["dependency"], world.dependency());
         types.push(event["type"].as_str().unwrap().to_owned());
     }
-    assert_eq!(types, ["task.created", "attempt.finished", "attempt.finished", "task.succeeded"]);
+    // Who stores a task and who sends it tell of it each for themselves.
+    let created = types.iter().position(|kind| kind == "task.created").expect("it was created");
+    types.remove(created);
+    assert_eq!(types, ["attempt.finished", "attempt.finished", "task.succeeded"]);
 
     let batch = json!([world.task("batched")]);
     let batch = world.client.post("/retry-tasks:batch", &batch).await.expect(202);
-    let created = events.next().await;
-    assert_eq!(
-        (&created["type"], &created["taskId"]),
-        (&json!("task.created"), &batch["items"][0]["taskId"])
-    );
+    let created = loop {
+        let event = events.next().await;
+        if event["type"] == "task.created" {
+            break event;
+        }
+    };
+    assert_eq!(created["taskId"], batch["items"][0]["taskId"]);
 
     let bad = world.create("bad").await;
     let exhausted = loop {
