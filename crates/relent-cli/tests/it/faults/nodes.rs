@@ -32,6 +32,10 @@ pub(super) async fn stopped(kind: Kind) {
     const STOPPED: usize = 1;
     let Some(mut world) = World::start(kind).await else { return };
     world.until_acked(50).await;
+    // So many in flight that each node has its part of them.
+    let first = world.load.post_all(&world.cluster.client(0), "/held", 1).await.remove(0);
+    let first = world.cluster.client(0).until_status(&first, "SUCCEEDED").await;
+    world.cluster.limit(first["laneId"].as_str().unwrap(), HELD).await;
     for _ in 0..rounds(1) {
         // Their answers come while it is stopped.
         world.load.target.on("/held", [ok().after(ATTEMPT_TIMEOUT / 2)]);

@@ -62,14 +62,14 @@ impl fmt::Display for Figures {
 
 /// Everything that the service knows, by key, asked of these nodes.
 pub(crate) async fn tasks(nodes: &[SocketAddr]) -> HashMap<String, Told> {
-    let client = Client::new(nodes[0]);
+    let client = Client::patient(nodes[0]);
     let tasks = client.all("/retry-tasks").await;
     let dead = client.all("/dead-letters").await;
     let dead: HashSet<String> = dead.iter().map(|task| text(task, "taskId")).collect();
     let mut readers = JoinSet::new();
     let chunks = tasks.chunks(tasks.len().div_ceil(READERS).max(1));
     for (chunk, node) in chunks.zip(nodes.iter().cycle()) {
-        let (client, chunk) = (Client::new(*node), chunk.to_vec());
+        let (client, chunk) = (Client::patient(*node), chunk.to_vec());
         readers.spawn(async move {
             let mut read = Vec::with_capacity(chunk.len());
             for task in chunk {

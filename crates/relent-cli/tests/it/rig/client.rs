@@ -1,7 +1,7 @@
 //! A small client of the API: one connection, made anew when it is gone.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{SOON, wait_until};
 
@@ -24,6 +24,8 @@ const PAGE: &str = "limit=200";
 pub(crate) struct Client {
     address: SocketAddr,
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
+    /// How long lists are asked for again while the store is away.
+    patience: Duration,
 }
 
 /// An answer in full.
@@ -68,7 +70,12 @@ impl Reply {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Client {
-        Client { address, connection: Mutex::new(None) }
+        Client { address, connection: Mutex::new(None), patience: Duration::ZERO }
+    }
+
+    /// One that asks again for lists, as it is told to, while the service finds its store again.
+    pub(crate) fn patient(address: SocketAddr) -> Client {
+        Client { patience: SOON, ..Client::new(address) }
     }
 
     /// Sends anything; `Err` if no answer came.
@@ -144,13 +151,25 @@ impl Client {
         let first = format!("{path}{}{PAGE}", if path.contains('?') { '&' } else { '?' });
         let mut next = first.clone();
         loop {
-            let mut page = self.get(&next).await.expect(200);
+            let mut page = self.page(&next).await.expect(200);
             let Value::Array(more) = page["items"].take() else { panic!("no items: {page}") };
             items.extend(more);
             match page["nextCursor"].as_str() {
                 Some(cursor) => next = format!("{first}&cursor={cursor}"),
                 None => return items,
             }
+        }
+    }
+
+    async fn page(&self, path: &str) -> Reply {
+        let patient_until = Instant::now() + self.patience;
+        loop {
+            let reply = self.get(path).await;
+            if reply.status != StatusCode::SERVICE_UNAVAILABLE || Instant::now() > patient_until {
+                return reply;
+            }
+            let pause = reply.json()["retryAfterMs"].as_u64().unwrap();
+            sleep(Duration::from_millis(pause)).await;
         }
     }
 

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::proxy::{Fault, Proxy};
-use super::{Client, Kind, Relent, StoreServer, stretched, wait_until};
+use super::{Client, Kind, Relent, SOON, StoreServer, stretched, wait_until};
 
 /// Nodes, and what is between them and their store. Dropped, all of it is gone.
 #[derive(Debug)]
@@ -83,6 +85,20 @@ impl Cluster {
             (client.get("/readyz").await.status == 200).then_some(())
         })
         .await;
+    }
+
+    /// Sets how many attempts of a lane may be in flight, and waits until every node knows.
+    pub(crate) async fn limit(&self, lane: &str, in_flight_max: usize) {
+        let (path, limits) = (format!("/lanes/{lane}"), json!({"inFlightMax": in_flight_max}));
+        self.client(0).put(&format!("{path}/limits"), &limits).await.expect(200);
+        for node in 0..self.nodes.len() {
+            let client = self.client(node);
+            wait_until(SOON, "the limit is known on every node", async || {
+                let lane = client.get(&path).await.expect(200);
+                (lane["limits"]["inFlightMax"] == in_flight_max).then_some(())
+            })
+            .await;
+        }
     }
 
     /// What a node counts.
