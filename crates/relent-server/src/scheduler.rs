@@ -15,23 +15,26 @@
 //! First attempts and retries each have places of their own in the whole service, too, so that
 //! neither can take all of them. REQ-S3, REQ-S5, REQ-K2, REQ-L6.
 
+mod inbox;
 mod lines;
 mod places;
 mod starting;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use relent_policy::{Lane as Gates, Pass, Refusal, Timestamp, Turn};
-use relent_store::{Claimed, Claims, DueListener, LaneDue, LaneId, Want};
+use relent_store::{Claimed, Claims, LaneId, Want};
 use tokio::runtime::Handle;
 
 use crate::attempt;
 use crate::lanes::{Lane, Trial};
 use crate::seldom::Seldom;
 use crate::service::Service;
+pub(crate) use inbox::Inbox;
+use inbox::Told;
 pub(crate) use lines::LineKey;
 use lines::Lines;
 pub(crate) use places::Places;
@@ -45,86 +48,6 @@ pub(crate) const QUANTUM: u32 = 64;
 const ROUND_MAX: u32 = 512;
 /// How long a round that the store refused waits.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
-
-/// Where the scheduler is told things.
-#[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    state: Mutex<Told>,
-    wake: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Told {
-    dues: Vec<LaneDue>,
-    freed: Vec<LaneId>,
-    stop: bool,
-    nudged: bool,
-    sleeping: bool,
-}
-
-impl Inbox {
-    /// A place of this lane is free, or people changed it.
-    pub(crate) fn freed(&self, lane: LaneId) {
-        let mut told = self.lock();
-        if told.stop {
-            return;
-        }
-        if told.freed.last() != Some(&lane) {
-            told.freed.push(lane);
-        }
-        self.wake(told);
-    }
-
-    /// Claims are possible again.
-    pub(crate) fn nudge(&self) {
-        let mut told = self.lock();
-        told.nudged = true;
-        self.wake(told);
-    }
-
-    /// Claim nothing more.
-    pub(crate) fn stop(&self) {
-        let mut told = self.lock();
-        told.stop = true;
-        self.wake(told);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self, mut told: MutexGuard<'_, Told>) {
-        if std::mem::take(&mut told.sleeping) {
-            drop(told);
-            self.wake.notify_one();
-        }
-    }
-
-    /// What was told since the last time; waits for at most so long if there is nothing.
-    fn wait(&self, at_most: Duration) -> Told {
-        let mut told = self.lock();
-        let nothing = told.dues.is_empty() && told.freed.is_empty() && !told.nudged;
-        if nothing && !told.stop && !at_most.is_zero() {
-            told.sleeping = true;
-            let waited = self.wake.wait_timeout_while(told, at_most, |told| told.sleeping);
-            told = waited.unwrap_or_else(PoisonError::into_inner).0;
-            told.sleeping = false;
-        }
-        let stop = told.stop;
-        std::mem::replace(&mut *told, Told { stop, ..Told::default() })
-    }
-}
-
-impl DueListener for Inbox {
-    fn due(&self, dues: &[LaneDue]) {
-        let mut told = self.lock();
-        if told.stop {
-            return;
-        }
-        told.dues.extend_from_slice(dues);
-        self.wake(told);
-    }
-}
 
 /// So many tasks of a line that its lane would let through.
 struct Planned {
