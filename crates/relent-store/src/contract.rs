@@ -13,7 +13,7 @@ use relent_policy::{BudgetSnapshot, IdempotencyKey, Timestamp};
 use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
 use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
@@ -130,9 +130,13 @@ pub trait Lanes: Send + Sync {
     /// Every lane of every tenant.
     fn lanes(&self) -> Answer<'_, Vec<LaneRecord>>;
 
-    /// Sets what people set; `false` if the tenant has no such lane.
-    fn set_lane(&self, tenant: &TenantId, lane: LaneId, settings: LaneSettings)
-    -> Answer<'_, bool>;
+    /// Changes what people set, and says what is set now; `None` if the tenant has no such lane.
+    fn change_lane(
+        &self,
+        tenant: &TenantId,
+        lane: LaneId,
+        change: LaneChange,
+    ) -> Answer<'_, Option<LaneSettings>>;
 
     /// Keeps what budgets remember. Of several nodes, the last one's stays.
     fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()>;

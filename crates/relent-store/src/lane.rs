@@ -69,6 +69,35 @@ pub struct LaneSettings {
     pub rate_per_second: Option<u32>,
 }
 
+/// What somebody sets on a lane. The rest stays as it is, whoever set that last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneChange {
+    /// Whether it is held.
+    Paused(bool),
+    /// All of its limits; `None` makes it the policy's again.
+    Limits {
+        /// Attempts in flight, retries included.
+        in_flight_max: Option<u32>,
+        /// Retries in flight.
+        retries_in_flight_max: Option<u32>,
+        /// Attempts started in a second.
+        rate_per_second: Option<u32>,
+    },
+}
+
+impl LaneSettings {
+    /// These, with the change.
+    pub(crate) fn with(self, change: LaneChange) -> LaneSettings {
+        match change {
+            LaneChange::Paused(paused) => LaneSettings { paused, ..self },
+            LaneChange::Limits { in_flight_max, retries_in_flight_max, rate_per_second } => {
+                let paused = self.paused;
+                LaneSettings { paused, in_flight_max, retries_in_flight_max, rate_per_second }
+            }
+        }
+    }
+}
+
 /// When something of a lane is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneDue {

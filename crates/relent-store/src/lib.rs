@@ -42,7 +42,7 @@ pub use contract::{
 };
 pub use error::Error;
 pub use id::{BadId, LaneId, PolicyKey, TaskId, TenantId};
-pub use lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
+pub use lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneDue, LaneRecord, LaneSettings};
 pub use lease::{Claimed, Claims, Lease, SWEEP_LEASE, Swept, SweptBecause, Want};
 pub use member::{Beat, NODE_TTL};
 pub use memory::MemoryStore;

@@ -29,7 +29,7 @@ use crate::clock::StoreClock;
 use crate::contract::{Answer, Counts, DueListener, Lanes, Nodes, Policies, Store, Tasks, Upkeep};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
 use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
@@ -235,13 +235,13 @@ impl Lanes for MemoryStore {
         self.run(|state, _| Ok(state.all_lanes()))
     }
 
-    fn set_lane(
+    fn change_lane(
         &self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Answer<'_, bool> {
-        self.run(|state, _| Ok(state.set_lane(tenant, lane, settings)))
+        change: LaneChange,
+    ) -> Answer<'_, Option<LaneSettings>> {
+        self.run(|state, _| Ok(state.change_lane(tenant, lane, change)))
     }
 
     fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {

@@ -9,7 +9,7 @@ use relent_api::{
     BreakerDocument, BudgetDocument, Code, LaneDocument, LaneLimits, Page, Problem, RulesFrom,
 };
 use relent_policy::{Timestamp, Turn};
-use relent_store::{Counts, LaneId, LaneSettings};
+use relent_store::{Counts, LaneChange, LaneId};
 
 use super::{Handled, Refused, body, json, tenant};
 use crate::lanes::{Held, Lane};
@@ -51,7 +51,7 @@ pub(super) async fn resume(
 async fn set_paused(service: &Service, lane_id: &str, paused: bool) -> Handled {
     let lane = find(service, lane_id).await?;
     let changed = lane.settings().paused != paused;
-    set(service, &lane, LaneSettings { paused, ..lane.settings() }).await?;
+    change(service, &lane, LaneChange::Paused(paused)).await?;
     if changed {
         service.events.paused(&lane, paused, service.store.now());
     }
@@ -68,21 +68,19 @@ pub(super) async fn limits(
     body::kind(&request)?;
     let document = body::read(request, service.limits.request_bytes_max).await?;
     let limits = LaneLimits::parse(&document, &service.limits)?;
-    let settings = LaneSettings {
-        paused: lane.settings().paused,
+    let limits = LaneChange::Limits {
         in_flight_max: limits.in_flight_max,
         retries_in_flight_max: limits.retries_in_flight_max,
         rate_per_second: limits.rate_per_second,
     };
-    set(&service, &lane, settings).await?;
+    change(&service, &lane, limits).await?;
     answer(&service, &lane).await
 }
 
-async fn set(service: &Service, lane: &Lane, settings: LaneSettings) -> Result<(), Refused> {
-    if !service.store.set_lane(&tenant(), lane.id, settings).await? {
-        return Err(not_found(&lane.id.to_string()));
-    }
-    lane.set(settings);
+async fn change(service: &Service, lane: &Lane, change: LaneChange) -> Result<(), Refused> {
+    let _one_at_a_time = service.lane_changes.lock().await;
+    let settings = service.store.change_lane(&tenant(), lane.id, change).await?;
+    lane.set(settings.ok_or_else(|| not_found(&lane.id.to_string()))?);
     service.inbox.freed(lane.id);
     Ok(())
 }

@@ -4,7 +4,7 @@ use relent_policy::BudgetSnapshot;
 
 use super::state::State;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneRecord, LaneSettings};
 
 impl State {
     pub(super) fn open_lane(
@@ -36,16 +36,16 @@ impl State {
         self.lanes.values().cloned().collect()
     }
 
-    pub(super) fn set_lane(
+    pub(super) fn change_lane(
         &mut self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> bool {
+        change: LaneChange,
+    ) -> Option<LaneSettings> {
         let lane = self.lanes.get_mut(&lane).filter(|lane| lane.tenant == *tenant);
-        let Some(lane) = lane else { return false };
-        lane.settings = settings;
-        true
+        let lane = lane?;
+        lane.settings = lane.settings.with(change);
+        Some(lane.settings)
     }
 
     pub(super) fn save_budgets(&mut self, budgets: Vec<(LaneId, BudgetSnapshot)>) {

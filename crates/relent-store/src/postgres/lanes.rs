@@ -16,7 +16,7 @@ use super::node::Node;
 use super::rows::{column, to_policy, to_u32};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneRecord, LaneSettings};
 
 const FIND: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
     retries_in_flight_max, rate_per_second, budget, breaker, breaker_revision
@@ -30,9 +30,15 @@ RETURNING id, tenant, dependency, policy, paused, in_flight_max, retries_in_flig
 const ALL: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max,
     retries_in_flight_max, rate_per_second, budget, breaker, breaker_revision
 FROM relent.lanes ORDER BY id";
-const SET: &str = "UPDATE relent.lanes SET paused = $3, in_flight_max = $4,
-    retries_in_flight_max = $5, rate_per_second = $6, changed_at = coalesce($7, relent.now_nanos())
-WHERE id = $1 AND tenant = $2 RETURNING id";
+/// Either whether it is paused or all of its limits: two people who set one each do not undo each other.
+const CHANGE: &str = "UPDATE relent.lanes SET paused = coalesce($3, paused),
+    in_flight_max = CASE WHEN $3 IS NULL THEN $4 ELSE in_flight_max END,
+    retries_in_flight_max = CASE WHEN $3 IS NULL THEN $5 ELSE retries_in_flight_max END,
+    rate_per_second = CASE WHEN $3 IS NULL THEN $6 ELSE rate_per_second END,
+    changed_at = coalesce($7, relent.now_nanos())
+WHERE id = $1 AND tenant = $2
+RETURNING id, tenant, dependency, policy, paused, in_flight_max, retries_in_flight_max,
+    rate_per_second, budget, breaker, breaker_revision";
 /// In the order of their ids, so that two nodes never wait for each other.
 const SAVE_BUDGETS: &str = "
 WITH input AS MATERIALIZED (
@@ -100,26 +106,33 @@ impl Node {
         Ok(lanes)
     }
 
-    pub(super) async fn set_lane(
+    pub(super) async fn change_lane(
         &self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Result<bool, Failure> {
+        change: LaneChange,
+    ) -> Result<Option<LaneSettings>, Failure> {
         let (id, owner, now) = (i64::from(lane.as_u32()), tenant.as_str(), self.clock.given());
-        let in_flight_max = settings.in_flight_max.map(i64::from);
-        let retries_in_flight_max = settings.retries_in_flight_max.map(i64::from);
-        let rate_per_second = settings.rate_per_second.map(i64::from);
+        let paused = match change {
+            LaneChange::Paused(paused) => Some(paused),
+            LaneChange::Limits { .. } => None,
+        };
+        let limits = LaneSettings::default().with(change);
+        let in_flight_max = limits.in_flight_max.map(i64::from);
+        let retries_in_flight_max = limits.retries_in_flight_max.map(i64::from);
+        let rate_per_second = limits.rate_per_second.map(i64::from);
         let values = [
             (&id as _, Type::INT8),
             (&owner as _, Type::TEXT),
-            (&settings.paused as _, Type::BOOL),
+            (&paused as _, Type::BOOL),
             (&in_flight_max as _, Type::INT8),
             (&retries_in_flight_max as _, Type::INT8),
             (&rate_per_second as _, Type::INT8),
             (&now as _, Type::INT8),
         ];
-        Ok(!self.link().await.query(SET, &values).await?.is_empty())
+        let rows = self.link().await.query(CHANGE, &values).await?;
+        let changed = rows.first().map(to_record).transpose()?;
+        Ok(changed.map(|lane| lane.settings))
     }
 
     pub(super) async fn save_budgets(

@@ -13,7 +13,7 @@ use super::record;
 use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::contract::{Answer, Counts, Lanes, Nodes, Policies, Tasks, Upkeep};
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
 use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
@@ -150,14 +150,14 @@ impl Lanes for PostgresStore {
         self.ask(async |node| node.lanes().await)
     }
 
-    fn set_lane(
+    fn change_lane(
         &self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Answer<'_, bool> {
+        change: LaneChange,
+    ) -> Answer<'_, Option<LaneSettings>> {
         let tenant = tenant.clone();
-        self.ask(async move |node| node.set_lane(&tenant, lane, settings).await)
+        self.ask(async move |node| node.change_lane(&tenant, lane, change).await)
     }
 
     fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {

@@ -15,7 +15,7 @@ use super::script::REGISTRY;
 use super::values::{array, bytes, int, some_bytes};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneRecord, LaneSettings};
 
 /// How many lanes are read at once.
 const PART: usize = 500;
@@ -68,17 +68,22 @@ impl Node {
         Ok(lanes)
     }
 
-    pub(super) async fn set_lane(
+    pub(super) async fn change_lane(
         &self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Result<bool, Failure> {
+        change: LaneChange,
+    ) -> Result<Option<LaneSettings>, Failure> {
         let (id, mut owner) = (lane.as_u32().to_string(), Vec::new());
         put_name(&mut owner, tenant.as_str());
-        let settings = from_settings(settings);
-        let args: [&[u8]; 4] = [b"set_lane", id.as_bytes(), &owner, &settings];
-        Ok(int(self.run(0, Role::Plain, &REGISTRY, &args).await?)? == 1)
+        let settings = from_settings(LaneSettings::default().with(change));
+        let changed = match change {
+            LaneChange::Paused(_) => &settings[..1],
+            LaneChange::Limits { .. } => &settings[1..],
+        };
+        let args: [&[u8]; 4] = [b"change_lane", id.as_bytes(), &owner, changed];
+        let settings = bytes(self.run(0, Role::Plain, &REGISTRY, &args).await?)?;
+        Ok((!settings.is_empty()).then(|| to_settings(&settings)).transpose()?)
     }
 
     pub(super) async fn save_budgets(

@@ -16,7 +16,7 @@ use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::contract::{Answer, Counts, Lanes, Nodes, Policies, Tasks, Upkeep};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
 use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
@@ -239,14 +239,14 @@ impl Lanes for RedisStore {
         self.ask(async |node: Arc<Node>| node.lanes().await)
     }
 
-    fn set_lane(
+    fn change_lane(
         &self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Answer<'_, bool> {
+        change: LaneChange,
+    ) -> Answer<'_, Option<LaneSettings>> {
         let tenant = tenant.clone();
-        self.ask(async move |node: Arc<Node>| node.set_lane(&tenant, lane, settings).await)
+        self.ask(async move |node: Arc<Node>| node.change_lane(&tenant, lane, change).await)
     }
 
     fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {

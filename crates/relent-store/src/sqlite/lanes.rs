@@ -7,7 +7,7 @@ use super::queue::Failure;
 use super::state::Desk;
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneRecord, LaneSettings};
 
 const INSERT: &str = "INSERT INTO lanes (id, tenant, dependency, policy) VALUES (?1, ?2, ?3, ?4)";
 const ONE: &str = "SELECT id, tenant, dependency, policy, paused, in_flight_max, \
@@ -40,6 +40,10 @@ impl Desk<'_> {
             Some(lane) => lane,
             None => self.new_lane(tenant, dependency, policy, lanes_max)?,
         };
+        self.lane(lane)
+    }
+
+    fn lane(&self, lane: u32) -> Result<LaneRecord, Failure> {
         let mut select = self.connection.prepare_cached(ONE)?;
         select.query_row([lane], |row| Ok(record(row)))?
     }
@@ -61,15 +65,16 @@ impl Desk<'_> {
         Ok(lane)
     }
 
-    pub(super) fn set_lane(
+    pub(super) fn change_lane(
         &mut self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Result<bool, Failure> {
+        change: LaneChange,
+    ) -> Result<Option<LaneSettings>, Failure> {
         if self.state.expect_lane(tenant, lane).is_err() {
-            return Ok(false);
+            return Ok(None);
         }
+        let settings = self.lane(lane.as_u32())?.settings.with(change);
         self.connection.prepare_cached(SET)?.execute(params![
             lane.as_u32(),
             settings.paused,
@@ -77,7 +82,7 @@ impl Desk<'_> {
             settings.retries_in_flight_max,
             settings.rate_per_second,
         ])?;
-        Ok(true)
+        Ok(Some(settings))
     }
 
     pub(super) fn save_budgets(

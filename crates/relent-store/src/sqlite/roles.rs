@@ -15,7 +15,7 @@ use crate::attempt::{AttemptRecord, Record, Recorded};
 use crate::contract::{Answer, Counts, Lanes, Nodes, Policies, Tasks, Upkeep};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::{BreakerSwap, BreakerSwapped, LaneDue, LaneRecord, LaneSettings};
+use crate::lane::{BreakerSwap, BreakerSwapped, LaneChange, LaneDue, LaneRecord, LaneSettings};
 use crate::lease::{Claims, Swept, Want};
 use crate::member::Beat;
 use crate::page::{Cursor, Page, TaskFilter};
@@ -138,14 +138,14 @@ impl Lanes for SqliteStore {
         self.reads.ask(lanes::all)
     }
 
-    fn set_lane(
+    fn change_lane(
         &self,
         tenant: &TenantId,
         lane: LaneId,
-        settings: LaneSettings,
-    ) -> Answer<'_, bool> {
+        change: LaneChange,
+    ) -> Answer<'_, Option<LaneSettings>> {
         let tenant = tenant.clone();
-        self.queue.ask(ONE, move |desk| desk.set_lane(&tenant, lane, settings))
+        self.queue.ask(ONE, move |desk| desk.change_lane(&tenant, lane, change))
     }
 
     fn save_budgets(&self, budgets: Vec<(LaneId, BudgetSnapshot)>) -> Answer<'_, ()> {

@@ -59,13 +59,20 @@ local function open_lane()
     return lane_of(id)
 end
 
--- ARGV[5]: the lane, ARGV[6]: the tenant with its length, ARGV[7]: settings.
-local function set_lane()
+-- ARGV[5]: the lane, ARGV[6]: the tenant with its length, ARGV[7]: whether it is paused, in one byte,
+-- or all of its limits. Answers with what is set now, or '' if there is no such lane.
+local function change_lane()
     local record = call('HGET', base .. 'v', ARGV[5])
-    if not record or sub(record, 1, #ARGV[6]) ~= ARGV[6] then return 0 end
-    call('HSET', base .. 'vs', ARGV[5], ARGV[7])
+    if not record or sub(record, 1, #ARGV[6]) ~= ARGV[6] then return '' end
+    local settings = call('HGET', base .. 'vs', ARGV[5]) or string.rep('\0', 16)
+    if #ARGV[7] == 1 then
+        settings = ARGV[7] .. sub(settings, 2)
+    else
+        settings = sub(settings, 1, 1) .. ARGV[7]
+    end
+    call('HSET', base .. 'vs', ARGV[5], settings)
     changed('v' .. ARGV[5])
-    return 1
+    return settings
 end
 
 -- Pairs of lane and budget.
@@ -133,5 +140,5 @@ end
 
 return ({
     put_policy = put_policy, delete_policy = delete_policy, open_lane = open_lane,
-    set_lane = set_lane, save_budgets = save_budgets, swap_breakers = swap_breakers, beat = beat,
+    change_lane = change_lane, save_budgets = save_budgets, swap_breakers = swap_breakers, beat = beat,
 })[ARGV[4]]()

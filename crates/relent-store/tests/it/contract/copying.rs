@@ -4,9 +4,9 @@ use bytes::Bytes;
 use relent_policy::Turn::{First, Retry};
 use relent_policy::{Breaker, BreakerRules, Budget, BudgetRules};
 use relent_store::{
-    BreakerSwap, Cancelled, Copying, Enqueued, Error, Extent, LaneRecord, LaneSettings,
-    MemoryStore, PolicyRecord, Redrive, Redriven, State, StoredRequest, SweptBecause, TaskId,
-    TenantId, WholeTask,
+    BreakerSwap, Cancelled, Copying, Enqueued, Error, Extent, LaneChange, LaneRecord, MemoryStore,
+    PolicyRecord, Redrive, Redriven, State, StoredRequest, SweptBecause, TaskId, TenantId,
+    WholeTask,
 };
 
 use crate::world::{HOUR, LEASE, MINUTE, SECOND, World, created, key, policy};
@@ -78,8 +78,14 @@ async fn fill(world: &World) -> Tasks {
     let (neighbour, lane) = world.neighbour().await;
     let theirs = relent_store::NewTask { lane, ..world.keyed("later") };
     store.enqueue(&neighbour, vec![theirs]).await.unwrap();
-    let settings = LaneSettings { paused: true, rate_per_second: Some(7), ..Default::default() };
-    assert_eq!(store.set_lane(&neighbour, lane, settings).await, Ok(true));
+    let limits = LaneChange::Limits {
+        in_flight_max: None,
+        retries_in_flight_max: None,
+        rate_per_second: Some(7),
+    };
+    for change in [LaneChange::Paused(true), limits] {
+        assert!(store.change_lane(&neighbour, lane, change).await.unwrap().is_some());
+    }
     let budget = Budget::new(BudgetRules::default()).snapshot();
     store.save_budgets(vec![(world.lane, budget)]).await.unwrap();
     let breaker = Breaker::new(BreakerRules::default()).snapshot();

@@ -8,7 +8,8 @@ use relent_policy::{
 };
 use relent_store::BreakerSwapped::{Done, Lost, Unknown};
 use relent_store::{
-    BreakerSwap, Enqueued, Error, LaneId, LaneSettings, NewPolicy, PolicyKey, TaskFilter, TenantId,
+    BreakerSwap, Enqueued, Error, LaneChange, LaneId, LaneSettings, NewPolicy, PolicyKey,
+    TaskFilter, TenantId,
 };
 
 use crate::world::{HOUR, LEASE, MINUTE, SECOND, World, failure, policy};
@@ -93,19 +94,34 @@ pub(crate) async fn a_lane_is_opened_once(world: World) {
 }
 
 pub(crate) async fn what_people_set_on_a_lane_stays(mut world: World) {
-    let settings = LaneSettings {
-        paused: true,
+    let (tenant, lane, nothing) = (world.tenant.clone(), world.lane, LaneSettings::default());
+    let limits = LaneChange::Limits {
         in_flight_max: Some(7),
         retries_in_flight_max: Some(0),
         rate_per_second: None,
     };
-    let (tenant, lane) = (world.tenant.clone(), world.lane);
-    assert_eq!(world.store().set_lane(&tenant, lane, settings).await, Ok(true));
+    let limited =
+        LaneSettings { in_flight_max: Some(7), retries_in_flight_max: Some(0), ..nothing };
+    let none = LaneChange::Limits {
+        in_flight_max: None,
+        retries_in_flight_max: None,
+        rate_per_second: None,
+    };
+    // Each leaves alone what the other is about.
+    for (change, settings) in [
+        (LaneChange::Paused(true), LaneSettings { paused: true, ..nothing }),
+        (limits, LaneSettings { paused: true, ..limited }),
+        (LaneChange::Paused(false), limited),
+        (LaneChange::Paused(true), LaneSettings { paused: true, ..limited }),
+        (none, LaneSettings { paused: true, ..nothing }),
+        (limits, LaneSettings { paused: true, ..limited }),
+    ] {
+        assert_eq!(world.store().change_lane(&tenant, lane, change).await, Ok(Some(settings)));
+        assert_eq!(world.store().lanes().await.unwrap()[0].settings, settings);
+    }
     world.reopen().await;
-    assert_eq!(world.store().lanes().await.unwrap()[0].settings, settings);
-    let none = LaneSettings::default();
-    assert_eq!(world.store().set_lane(&tenant, lane, none).await, Ok(true));
-    assert_eq!(world.store().lanes().await.unwrap()[0].settings, none);
+    let kept = world.store().lanes().await.unwrap()[0].settings;
+    assert_eq!(kept, LaneSettings { paused: true, ..limited });
 }
 
 pub(crate) async fn budgets_and_breakers_remember_over_a_restart(mut world: World) {
@@ -151,8 +167,8 @@ pub(crate) async fn breakers_are_swapped_each_for_itself(world: World) {
     let answers = [Done { revision: 1 }, Unknown, Lost { revision: 0, breaker: None }];
     assert_eq!(store.swap_breakers(swaps).await, Ok(answers.to_vec()));
     assert_eq!(store.swap_breakers(Vec::new()).await, Ok(Vec::new()));
-    let settings = LaneSettings { paused: true, ..LaneSettings::default() };
-    assert_eq!(store.set_lane(&world.tenant, other, settings).await, Ok(true));
+    let paused = store.change_lane(&world.tenant, other, LaneChange::Paused(true)).await;
+    assert!(paused.unwrap().is_some_and(|settings| settings.paused));
     let lanes = store.lanes().await.unwrap();
     let found = lanes.iter().map(|lane| (lane.breaker, lane.breaker_revision));
     assert_eq!(found.collect::<Vec<_>>(), [(None, 0), (Some(breaker), 1)]);

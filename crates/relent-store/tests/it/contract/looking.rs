@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use relent_policy::GiveUpReason;
 use relent_policy::Turn::{First, Retry};
 use relent_store::{
-    Cancelled, Counts, LaneDue, LaneSettings, NewTask, Redrive, Redriven, State, TaskFilter, TaskId,
+    Cancelled, Counts, LaneChange, LaneDue, NewTask, Redrive, Redriven, State, TaskFilter, TaskId,
 };
 
 use crate::world::{HOUR, MINUTE, SECOND, World, key, policy, request};
@@ -37,8 +37,8 @@ pub(crate) async fn tenants_do_not_touch_each_other(world: World) {
     let wish = Redrive { task: dead, after: SECOND, policy: None };
     assert_eq!(store.redrive(&stranger, vec![wish]).await, Ok(vec![Redriven::NotFound]));
     assert_eq!(store.purge(&stranger, vec![dead]).await, Ok(0));
-    let paused = LaneSettings { paused: true, ..LaneSettings::default() };
-    assert_eq!(store.set_lane(&stranger, world.lane, paused).await, Ok(false));
+    let paused = LaneChange::Paused(true);
+    assert_eq!(store.change_lane(&stranger, world.lane, paused).await, Ok(None));
     let lanes = store.lanes().await.unwrap();
     assert!(lanes.iter().all(|lane| !lane.settings.paused));
     let own = store.put_policy(&stranger, policy("theirs", "{}")).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relent_policy::{Breaker, BreakerRules, Share};
 use relent_store::{
-    BreakerSwap, BreakerSwapped, LaneSettings, Lanes, NODE_TTL, Nodes, Policies, PostgresOptions,
+    BreakerSwap, BreakerSwapped, LaneChange, Lanes, NODE_TTL, Nodes, Policies, PostgresOptions,
     Store, Upkeep,
 };
 
@@ -71,8 +71,8 @@ async fn what_one_node_changes_the_others_hear() {
     clock.advance(Duration::from_secs(60));
     here.beat(true).await.unwrap();
     clock.advance(Duration::from_secs(60));
-    let paused = LaneSettings { paused: true, ..LaneSettings::default() };
-    assert_eq!(there.set_lane(&cluster.tenant, cluster.lane, paused).await, Ok(true));
+    let paused = there.change_lane(&cluster.tenant, cluster.lane, LaneChange::Paused(true)).await;
+    let paused = paused.unwrap().unwrap();
     assert_eq!(there.delete_policy(&cluster.tenant, "new").await, Ok(true));
     let beat = here.beat(true).await.unwrap();
     let lanes: Vec<_> = beat.lanes.iter().map(|lane| (lane.id, lane.settings)).collect();
