@@ -1,5 +1,6 @@
 //! `/retry-tasks`. REQ-S1, REQ-S2, REQ-I1, REQ-I5.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +23,8 @@ use crate::policies::KnownPolicy;
 use crate::service::Service;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// How many new lanes are handed to the store together.
+const LANES_AT_ONCE: usize = 128;
 
 /// `POST /retry-tasks`: 202 for a new task, 200 for one that is there already.
 pub(super) async fn create(State(service): State<Arc<Service>>, request: Request) -> Handled {
@@ -90,12 +93,7 @@ pub(super) async fn create_batch(State(service): State<Arc<Service>>, request: R
 
 async fn store_batch(service: &Service, tasks: Vec<NewTask>) -> Handled {
     let tenant = tenant();
-    // Before any lane is opened: a batch that is refused leaves nothing behind.
-    for task in &tasks {
-        if service.latest_policy(&tenant, &task.policy_id).await?.is_none() {
-            return Err(documents::unknown_policy(&task.policy_id).into());
-        }
-    }
+    open_lanes(service, &tenant, &tasks).await?;
     let (mut new, mut about) = (Vec::with_capacity(tasks.len()), Vec::with_capacity(tasks.len()));
     for task in tasks {
         let prepared = prepare(service, &tenant, task).await?;
@@ -128,6 +126,34 @@ async fn store_batch(service: &Service, tasks: Vec<NewTask>) -> Handled {
     service.metrics.created(count_created);
     service.metrics.duplicates(items.len() as u64 - count_created);
     Ok(json(StatusCode::ACCEPTED, &BatchDocument { created: count_created, items }))
+}
+
+/// Opens the lanes that a batch is the first to need. Not one by one: what a store is handed together
+/// it writes together.
+async fn open_lanes(
+    service: &Service,
+    tenant: &TenantId,
+    tasks: &[NewTask],
+) -> Result<(), Refused> {
+    let (mut new, mut names) = (Vec::new(), HashSet::new());
+    // Before any lane is opened: a batch that is refused leaves nothing behind.
+    for task in tasks {
+        let Some(policy) = service.latest_policy(tenant, &task.policy_id).await? else {
+            return Err(documents::unknown_policy(&task.policy_id).into());
+        };
+        let name = task.dependency_name();
+        if service.lanes.named(tenant, name).is_none() && names.insert(name) {
+            new.push((name, policy.key));
+        }
+    }
+    for some in new.chunks(LANES_AT_ONCE) {
+        let open = |(name, policy): &(&str, _)| service.store.open_lane(tenant, name, *policy);
+        let opening: Vec<_> = some.iter().map(open).collect();
+        for lane in opening {
+            service.take_lane(lane.await?).await?;
+        }
+    }
+    Ok(())
 }
 
 /// What is told of a task that was there already: how it stands, under the policy it has.

@@ -131,6 +131,22 @@ async fn a_batch_is_stored_whole() {
 }
 
 #[tokio::test]
+async fn a_batch_opens_the_lanes_it_needs_in_its_order() {
+    let world = World::start().await;
+    let task = |n| {
+        let fields = json!({"dependency": format!("dependency-{}", n % 300), "delayMs": 3_600_000});
+        with(world.task(&format!("b-{n}")), fields)
+    };
+    let tasks: Vec<Value> = (0..600).map(task).collect();
+    let stored = world.client.post("/retry-tasks:batch", &json!(tasks)).await.expect(202);
+    for (n, item) in stored["items"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(item["laneId"], format!("lane_{}", n % 300 + 1), "{item}");
+        assert_eq!(item["dependency"], format!("dependency-{}", n % 300), "{item}");
+    }
+    assert_eq!(world.client.all("/lanes").await.len(), 300);
+}
+
+#[tokio::test]
 async fn a_batch_with_one_problem_stores_nothing() {
     let world = World::start().await;
     world.create("taken").await;
