@@ -90,6 +90,8 @@ pub(crate) struct LaneView {
     pub(crate) retries_in_flight: u32,
     pub(crate) budget_utilization: Option<f64>,
     pub(crate) breaker: Option<BreakerState>,
+    /// When it may let a probe through, while it is open.
+    pub(crate) breaker_until: Option<Timestamp>,
 }
 
 /// How the breaker stands after an attempt.
@@ -341,6 +343,8 @@ impl Lane {
 
     pub(crate) fn view(&self, now: Timestamp) -> LaneView {
         let state = self.state();
+        let breaker = state.gates.breaker();
+        let open = breaker.filter(|breaker| breaker.state(now) == BreakerState::Open);
         LaneView {
             settings: state.settings,
             limits: state.whole.limits_under(state.settings),
@@ -352,7 +356,8 @@ impl Lane {
                 .filter(|_| state.share.is_some())
                 .copied()
                 .map(|mut budget| budget.utilization_ratio(now)),
-            breaker: state.gates.breaker().map(|breaker| breaker.state(now)),
+            breaker: breaker.map(|breaker| breaker.state(now)),
+            breaker_until: open.and_then(|open| open.would_admit(now).err()).map(|open| open.until),
         }
     }
 

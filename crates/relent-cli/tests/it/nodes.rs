@@ -1,4 +1,6 @@
-//! Three nodes on one PostgreSQL, as their target sees them: what a lane allows, it allows once. REQ-G4.
+//! Three nodes on one store, as their target sees them: what a lane allows, it allows once. REQ-G4.
+//!
+//! Each fact is listed once, at the end, and runs on every store that nodes can share.
 
 mod breaker;
 mod budget;
@@ -9,40 +11,32 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::rig::{Client, Postgres, Relent, SOON, Seen, Target, task, wait_until};
+use crate::rig::{Client, Cluster, Kind, SOON, Seen, Target, quick_policy, task, wait_until, with};
 
 /// What one node has set or found out holds on all after this.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
-/// Nodes that share a store, and their target. Dropped, the nodes go before the store.
+/// Nodes that share a store, and their target.
 struct Nodes {
-    nodes: Vec<Relent>,
+    cluster: Cluster,
     clients: Vec<Client>,
     target: Target,
-    postgres: Postgres,
 }
 
 impl Nodes {
-    /// So many that know each other; `None` if there is no server to test with.
-    async fn start(count: usize) -> Option<Nodes> {
-        let postgres = Postgres::schema()?;
-        let target = Target::start().await;
-        let mut nodes = Nodes { nodes: Vec::new(), clients: Vec::new(), target, postgres };
-        for _ in 0..count {
-            nodes.add(&[]).await;
-        }
+    /// So many that know each other; `None` where tests that need servers are not run.
+    async fn start(kind: Kind, count: usize) -> Option<Nodes> {
+        let cluster = Cluster::start(kind, count, &[]).await?;
+        let clients = (0..count).map(|node| cluster.client(node)).collect();
+        let nodes = Nodes { cluster, clients, target: Target::start().await };
         nodes.until_counted(count).await;
         Some(nodes)
     }
 
     /// One more.
     async fn add(&mut self, more: &[&str]) {
-        let mut arguments = self.postgres.arguments();
-        arguments.extend(more.iter().map(ToString::to_string));
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let node = Relent::start_with(&arguments).await;
-        self.clients.push(node.client());
-        self.nodes.push(node);
+        let node = self.cluster.add(more).await;
+        self.clients.push(self.cluster.client(node));
     }
 
     /// Waits until the first so many nodes know that there are so many.
@@ -117,24 +111,67 @@ impl Nodes {
 
     /// How many attempts each node has made.
     async fn attempts(&self) -> Vec<u64> {
+        self.count("retry_attempts_total").await
+    }
+
+    /// How many attempts each node has under way.
+    async fn in_flight(&self) -> Vec<u64> {
+        self.count("retry_attempts_in_flight").await
+    }
+
+    async fn count(&self, name: &str) -> Vec<u64> {
         let mut counts = Vec::new();
         for client in &self.clients {
-            counts.push(attempts_of(client).await);
+            counts.push(count_of(client, name).await);
         }
         counts
+    }
+
+    /// Waits until as many attempts are under way as may be, while none is answered; how many each
+    /// node has.
+    async fn until_full(&self, in_flight_max: usize) -> Vec<u64> {
+        wait_until(SOON, &format!("{in_flight_max} attempts are under way"), async || {
+            let counts = self.in_flight().await;
+            let open = self.target.seen().iter().filter(|seen| seen.ended.is_none()).count();
+            let all: u64 = counts.iter().sum();
+            (all == in_flight_max as u64 && open >= in_flight_max).then_some(counts)
+        })
+        .await
+    }
+
+    /// The one node that has an attempt under way.
+    async fn until_one_sends(&self) -> usize {
+        wait_until(SOON, "one node has an attempt under way", async || {
+            let counts = self.in_flight().await;
+            (counts.iter().sum::<u64>() == 1)
+                .then(|| counts.iter().position(|count| *count == 1))?
+        })
+        .await
     }
 }
 
 async fn attempts_of(client: &Client) -> u64 {
+    count_of(client, "retry_attempts_total").await
+}
+
+/// The sum over all labels.
+async fn count_of(client: &Client, name: &str) -> u64 {
     let text = client.get("/metrics").await.text();
-    let lines = text.lines().filter(|line| line.starts_with("retry_attempts_total{"));
+    let of_name =
+        |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+    let lines = text.lines().filter(of_name);
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// Attempts that may be held for as long as a test may need.
+fn patient_policy() -> Value {
+    with(quick_policy("quick", 4), json!({"attemptTimeoutMs": 50_000}))
 }
 
 /// The most requests that the target had at once.
 fn at_once_max(seen: &[Seen]) -> usize {
     let begun = |seen: &Seen| (seen.arrived, 1);
-    let ended = |seen: &Seen| seen.ended.map(|ended| (ended, -1));
+    let ended = |seen: &Seen| seen.turned.map(|turned| (turned, -1));
     let mut steps: Vec<(Instant, i32)> = seen.iter().map(begun).collect();
     steps.extend(seen.iter().filter_map(ended));
     steps.sort_unstable();
@@ -153,4 +190,42 @@ fn most_within(seen: &[Seen], length: Duration) -> usize {
         times[index..].iter().take_while(|at| at.duration_since(*from) < length).count()
     };
     times.iter().enumerate().map(from).max().unwrap_or(0)
+}
+
+macro_rules! on_every_store {
+    ($($module:ident { $($fact:ident)+ })+) => {
+        on_every_store! { @on postgres Postgres $($module { $($fact)+ })+ }
+        on_every_store! { @on redis Redis $($module { $($fact)+ })+ }
+    };
+    (@on $store:ident $kind:ident $($module:ident { $($fact:ident)+ })+) => {
+        mod $store {$(
+            mod $module {$(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $fact() {
+                    crate::nodes::$module::$fact(crate::rig::Kind::$kind).await;
+                }
+            )+}
+        )+}
+    };
+}
+
+on_every_store! {
+    budget {
+        retries_of_three_nodes_are_a_fifth_of_their_first_attempts
+        three_nodes_together_save_up_one_burst
+    }
+    breaker {
+        an_open_breaker_is_open_on_all_nodes_and_one_probe_goes_out
+        a_node_that_dies_over_its_probe_is_followed_by_another
+    }
+    limits {
+        three_nodes_together_have_as_many_in_flight_as_the_lane_allows
+        three_nodes_together_are_as_fast_as_the_lane_allows
+        a_pause_on_one_node_stops_all_within_a_second
+    }
+    members {
+        a_node_that_joins_gets_its_part_of_the_work_within_a_second
+        the_part_of_a_node_that_is_killed_is_taken_over
+        a_node_that_was_stopped_sends_nothing_until_it_is_counted_again
+    }
 }

@@ -135,7 +135,10 @@ fn document(service: &Service, lane: &Lane, counts: &HashMap<LaneId, Counts>) ->
         budget: view
             .budget_utilization
             .map(|utilization_ratio| BudgetDocument { utilization_ratio }),
-        breaker: view.breaker.map(BreakerDocument::new),
+        breaker: view.breaker.map(|state| BreakerDocument {
+            until: view.breaker_until.map(Timestamp::as_millis_ceil),
+            ..BreakerDocument::new(state)
+        }),
         limits: LaneLimits {
             in_flight_max: Some(view.limits.in_flight_max),
             retries_in_flight_max: Some(view.limits.retries_in_flight_max),

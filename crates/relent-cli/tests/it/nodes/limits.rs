@@ -4,26 +4,32 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{HEARD_WITHIN, Nodes, at_once_max, most_within};
-use crate::rig::{SOON, ok, quick_policy};
+use super::{HEARD_WITHIN, Nodes, at_once_max, most_within, patient_policy};
+use crate::rig::{Gate, Kind, SOON, ok, quick_policy};
 
-#[tokio::test]
-async fn three_nodes_together_have_as_many_in_flight_as_the_lane_allows() {
-    let Some(nodes) = Nodes::start(3).await else { return };
-    nodes.clients[0].register(&quick_policy("quick", 4)).await;
+pub(super) async fn three_nodes_together_have_as_many_in_flight_as_the_lane_allows(kind: Kind) {
+    let Some(nodes) = Nodes::start(kind, 3).await else { return };
+    nodes.clients[0].register(&patient_policy()).await;
     let lane = nodes.open_lane("quick").await;
     nodes.limit(&lane, json!({"inFlightMax": 5, "retriesInFlightMax": 5})).await;
-    nodes.target.on("/quick", [ok().after(Duration::from_millis(50))]);
+    let gate = Gate::closed();
+    nodes.target.on("/quick", [ok().held_by(&gate)]);
     nodes.create("quick", 0, 300).await;
+    let mut by_node = nodes.until_full(5).await;
+    println!("in flight by node, of 5: {by_node:?}");
+    by_node.sort_unstable();
+    assert_eq!(by_node, [1, 2, 2]);
+    // Whoever takes more than its part takes it now.
+    tokio::time::sleep(HEARD_WITHIN).await;
+    assert_eq!(nodes.target.seen_at("/quick").len(), 5);
+    nodes.target.on("/quick", [ok().after(Duration::from_millis(5))]);
+    gate.open();
     let seen = nodes.until_arrived("/quick", 300, SOON).await;
-    let most = at_once_max(&seen);
-    println!("{most} at once, of 5; by node: {:?}", nodes.attempts().await);
-    assert!((4..=5).contains(&most), "{most} at once");
+    assert_eq!(at_once_max(&seen), 5, "by node: {:?}", nodes.attempts().await);
 }
 
-#[tokio::test]
-async fn three_nodes_together_are_as_fast_as_the_lane_allows() {
-    let Some(nodes) = Nodes::start(3).await else { return };
+pub(super) async fn three_nodes_together_are_as_fast_as_the_lane_allows(kind: Kind) {
+    let Some(nodes) = Nodes::start(kind, 3).await else { return };
     nodes.clients[0].register(&quick_policy("quick", 4)).await;
     let lane = nodes.open_lane("quick").await;
     nodes.limit(&lane, json!({"ratePerSecond": 20})).await;
@@ -34,12 +40,13 @@ async fn three_nodes_together_are_as_fast_as_the_lane_allows() {
     println!("120 at 20 a second took {took:?}, {most} within a second at most");
     // 7, 7 and 6 a second, evenly spaced on each node: in a second each may have one more.
     assert!(most <= 23, "{most} within a second");
+    // However busy the machine is, one second of six is as it should be.
+    assert!(most >= 18, "{most} within a second");
     assert!(took >= Duration::from_millis(5_700), "120 at 20 a second took {took:?}");
 }
 
-#[tokio::test]
-async fn a_pause_on_one_node_stops_all_within_a_second() {
-    let Some(nodes) = Nodes::start(3).await else { return };
+pub(super) async fn a_pause_on_one_node_stops_all_within_a_second(kind: Kind) {
+    let Some(nodes) = Nodes::start(kind, 3).await else { return };
     nodes.clients[0].register(&quick_policy("quick", 4)).await;
     let lane = nodes.open_lane("quick").await;
     nodes.limit(&lane, json!({"inFlightMax": 6, "retriesInFlightMax": 6})).await;

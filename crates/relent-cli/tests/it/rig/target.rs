@@ -44,6 +44,8 @@ pub(crate) struct Seen {
     pub(crate) arrived: Instant,
     /// The same by the wall clock.
     pub(crate) arrived_at: SystemTime,
+    /// When the target turned to its answer; its peer cannot know of any of it before.
+    pub(crate) turned: Option<Instant>,
     /// When the target was done with it.
     pub(crate) ended: Option<Instant>,
     /// The status of an answer that was written in full.
@@ -151,14 +153,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(stream: TcpStream, id: u64, shared: Arc<Shared>) {
     stream.set_nodelay(true).unwrap();
-    let mut peer = Peer { reader: Reader::default(), stream, written: 0 };
+    let mut peer = Peer { reader: Reader::default(), stream, turned: None, written: 0 };
     while let Some(request) = peer.reader.next(&mut peer.stream).await {
         let (index, step) = shared.note(&request, id);
-        peer.written = 0;
+        (peer.turned, peer.written) = (None, 0);
         let answered = peer.take(&step).await;
         let mut book = shared.book.lock().unwrap();
         let seen = &mut book.seen[index];
-        seen.ended = Some(Instant::now());
+        (seen.turned, seen.ended) = (peer.turned, Some(Instant::now()));
         seen.written = peer.written;
         match answered {
             Some(Done::Answered(status)) => seen.answered = Some(status),
@@ -183,6 +185,7 @@ impl Shared {
             connection,
             arrived: request.arrived,
             arrived_at: request.arrived_at,
+            turned: None,
             ended: None,
             answered: None,
             written: 0,
@@ -209,6 +212,7 @@ enum Done {
 struct Peer {
     reader: Reader,
     stream: TcpStream,
+    turned: Option<Instant>,
     written: u64,
 }
 
@@ -228,6 +232,7 @@ impl Peer {
                 _ => break,
             }
         }
+        self.turned = Some(Instant::now());
         match step {
             Step::Answer { status, headers, body } => {
                 let mut text = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n", body.len());
