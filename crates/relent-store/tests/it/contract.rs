@@ -32,7 +32,7 @@ async fn check<F: Future<Output = ()>>(
 }
 
 /// Whether there is what a backend needs.
-fn is_there(backend: &str) -> bool {
+pub(crate) fn is_there(backend: &str) -> bool {
     match backend {
         "postgres" => crate::postgres::is_there(),
         "redis" | "redis_cluster" => crate::redis::is_there(),

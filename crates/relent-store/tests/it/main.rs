@@ -4,6 +4,7 @@
 mod backend;
 mod contract;
 mod model;
+mod nodes;
 mod postgres;
 mod redis;
 mod sqlite;

@@ -3,7 +3,6 @@
 
 mod examining;
 mod long_transaction;
-mod members;
 mod nodes;
 mod outbox;
 
@@ -12,6 +11,8 @@ use std::{env, process, thread};
 
 use relent_store::{ConnectError, PostgresOptions, PostgresStore};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::nodes::{Place, Reading};
 
 /// Whether there is a server to test with. Without one the test is not run, unless servers are
 /// required.
@@ -65,6 +66,27 @@ impl Schema {
 impl Drop for Schema {
     fn drop(&mut self) {
         run(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
+    }
+}
+
+impl Place for Schema {
+    type Options = PostgresOptions;
+    type Node = PostgresStore;
+
+    fn options(&self) -> PostgresOptions {
+        self.options()
+    }
+
+    fn connect(&self, options: PostgresOptions) -> PostgresStore {
+        self.connect(options)
+    }
+
+    fn alone(options: PostgresOptions) -> PostgresOptions {
+        PostgresOptions { listen: false, ..options }
+    }
+
+    fn on_clock(options: PostgresOptions, clock: Reading) -> PostgresOptions {
+        PostgresOptions { clock: Some(clock), ..options }
     }
 }
 

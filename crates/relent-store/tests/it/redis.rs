@@ -1,8 +1,6 @@
 //! What only a store on Redis can get wrong. It needs servers: in `RELENT_TEST_REDIS` the address of one,
 //! in `RELENT_TEST_REDIS_CLUSTER` that of a Cluster; `./test` starts both.
 
-mod members;
-mod nodes;
 mod reaching;
 mod server;
 mod trouble;
@@ -11,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process, thread};
 
 use relent_store::{RedisConnectError, RedisOptions, RedisStore};
+
+use crate::nodes::{Place, Reading};
 
 /// Whether there are servers to test with. Without them the test is not run, unless they are required.
 pub(crate) fn is_there() -> bool {
@@ -97,6 +97,27 @@ impl Drop for Prefix {
                 }
             }
         }
+    }
+}
+
+impl Place for Prefix {
+    type Options = RedisOptions;
+    type Node = RedisStore;
+
+    fn options(&self) -> RedisOptions {
+        self.options()
+    }
+
+    fn connect(&self, options: RedisOptions) -> RedisStore {
+        self.connect(options)
+    }
+
+    fn alone(options: RedisOptions) -> RedisOptions {
+        RedisOptions { listen: false, ..options }
+    }
+
+    fn on_clock(options: RedisOptions, clock: Reading) -> RedisOptions {
+        RedisOptions { clock: Some(clock), ..options }
     }
 }
 

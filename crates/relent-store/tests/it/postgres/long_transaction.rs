@@ -7,9 +7,9 @@ use relent_policy::Turn;
 use relent_store::{Tasks, Want};
 use tokio_postgres::NoTls;
 
-use super::members::clocked;
-use super::{is_there, server};
+use super::{Schema, is_there, server};
 use crate::backend::Clock;
+use crate::nodes::Cluster;
 use crate::world::success;
 
 const ROUNDS: usize = 30;
@@ -17,7 +17,7 @@ const ROUND_TASKS: usize = 1_000;
 const TIMED: usize = 20;
 
 /// Stores tasks, claims them, and records that all were delivered; how long small claims took.
-async fn round(cluster: &super::nodes::Cluster, clock: &Clock) -> Vec<Duration> {
+async fn round(cluster: &Cluster<Schema>, clock: &Clock) -> Vec<Duration> {
     let node = &cluster.nodes[0];
     node.enqueue(&cluster.tenant, vec![cluster.task(); ROUND_TASKS]).await.unwrap();
     clock.advance(Duration::from_secs(5));
@@ -49,7 +49,7 @@ async fn claims_stay_quick_beside_a_transaction_that_stays_open() {
     if !is_there() {
         return;
     }
-    let (cluster, clock) = clocked(1).await;
+    let (cluster, clock) = Cluster::clocked(Schema::new(), 1).await;
     let (client, connection) = tokio_postgres::connect(&server(), NoTls).await.unwrap();
     tokio::spawn(connection);
     let begin =

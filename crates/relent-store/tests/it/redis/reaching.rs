@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use relent_policy::Turn;
-use relent_store::{
-    DueListener, Error, LaneDue, RedisConnectError, RedisOptions, RedisStore, Store, Tasks, Upkeep,
-};
-use tokio::sync::mpsc;
+use relent_store::{Error, RedisConnectError, RedisOptions, RedisStore, Tasks, Upkeep};
 
-use super::nodes::{Cluster, alone};
 use super::server::Server;
 use super::{Prefix, ask, is_there, servers};
+use crate::nodes::{Cluster, Place as _};
 use crate::world::{SECOND, created};
 
 #[tokio::test]
@@ -84,40 +81,14 @@ async fn tls_is_verified() {
     assert!(matches!(other_name, Err(RedisConnectError::Unavailable(_))), "{other_name:?}");
 }
 
-struct Told(mpsc::UnboundedSender<LaneDue>);
-
-impl DueListener for Told {
-    fn due(&self, dues: &[LaneDue]) {
-        for due in dues {
-            let _ = self.0.send(*due);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_node_that_joins_finds_the_work_within_a_second() {
-    if !is_there() {
-        return;
-    }
-    let cluster = Cluster::at(Prefix::in_cluster(), 1, |options| options).await;
-    cluster.nodes[0].enqueue(&cluster.tenant, vec![cluster.task()]).await.unwrap();
-    for options in [cluster.options(), alone(cluster.options())] {
-        let joining = cluster.prefix.connect(options);
-        let (told, mut heard) = mpsc::unbounded_channel();
-        joining.listen(std::sync::Arc::new(Told(told)));
-        let due = tokio::time::timeout(SECOND, heard.recv()).await.expect("nobody was told");
-        assert_eq!(due.map(|due| (due.lane, due.turn)), Some((cluster.lane, Turn::First)));
-    }
-}
-
 #[tokio::test]
 async fn a_shard_that_moves_to_another_server_waits_and_loses_nothing() {
     if !is_there() {
         return;
     }
-    let cluster = Cluster::at(Prefix::in_cluster(), 1, |options| RedisOptions {
+    let cluster = Cluster::new(Prefix::in_cluster(), 1, |options| RedisOptions {
         shards: Some(1),
-        ..alone(options)
+        ..Prefix::alone(options)
     })
     .await;
     let (node, tenant) = (&cluster.nodes[0], &cluster.tenant);
@@ -125,8 +96,8 @@ async fn a_shard_that_moves_to_another_server_waits_and_loses_nothing() {
     for _ in 0..20 {
         ids.push(created(node.enqueue(tenant, vec![cluster.task()]).await.unwrap()[0]));
     }
-    let all = servers(&cluster.prefix.url);
-    let key = format!("{{{}:0}}:e", cluster.prefix.name);
+    let all = servers(&cluster.place.url);
+    let key = format!("{{{}:0}}:e", cluster.place.name);
     let slot = ask::<i64>(&all[0], &["CLUSTER", "KEYSLOT", &key]).to_string();
     let count = |server: &String| ask::<i64>(server, &["CLUSTER", "COUNTKEYSINSLOT", &slot]);
     let from = all.iter().find(|server| count(server) > 0).unwrap();

@@ -11,13 +11,13 @@ use relent_store::{
 };
 use tokio::task::JoinSet;
 
-use super::nodes::{Cluster, alone};
 use super::server::Server;
 use super::{Prefix, is_there};
+use crate::nodes::{Cluster, Place as _, survive_cuts};
 use crate::world::{SECOND, created, success};
 
-async fn one_node(server: &Server) -> Cluster {
-    Cluster::at(Prefix::at(server.url()), 1, alone).await
+async fn one_node(server: &Server) -> Cluster<Prefix> {
+    Cluster::new(Prefix::at(server.url()), 1, Prefix::alone).await
 }
 
 fn expect_unavailable<T: std::fmt::Debug>(answer: Result<T, Error>, because: &str) {
@@ -79,7 +79,7 @@ async fn a_node_does_not_mix_its_data_with_anothers() {
     let cluster = one_node(&server).await;
     server.ask::<String>(&["FLUSHALL"]);
     // Another node finds an empty Redis and makes a store.
-    let other = server.connect(alone(cluster.options()));
+    let other = server.connect(Prefix::alone(cluster.place.options()));
     assert_eq!(other.check().await, Ok(()));
     expect_unavailable(cluster.nodes[0].check().await, "replaced");
     cluster.nodes[0].accept_data_loss().await.unwrap();
@@ -93,14 +93,14 @@ fn a_part_of_a_cluster_that_lost_its_data_is_noticed_at_the_start() {
         return;
     }
     let prefix = Prefix::in_cluster();
-    drop(prefix.connect(alone(prefix.options())));
+    drop(prefix.connect(Prefix::alone(prefix.options())));
     let lost = format!("{{{}:3}}:e", prefix.name);
     assert_eq!(prefix.ask::<i64>(&["DEL", &lost], &lost), 1);
-    let refused = prefix.try_connect(alone(prefix.options()));
+    let refused = prefix.try_connect(Prefix::alone(prefix.options()));
     assert!(matches!(refused, Err(RedisConnectError::Reset { .. })), "{refused:?}");
-    let accepting = RedisOptions { accept_data_loss: true, ..alone(prefix.options()) };
+    let accepting = RedisOptions { accept_data_loss: true, ..Prefix::alone(prefix.options()) };
     drop(prefix.connect(accepting));
-    drop(prefix.connect(alone(prefix.options())));
+    drop(prefix.connect(Prefix::alone(prefix.options())));
 }
 
 #[test]
@@ -213,6 +213,18 @@ async fn full_memory_refuses_new_tasks_and_lets_the_others_end() {
     assert!(node.enqueue(tenant, vec![task]).await.is_ok(), "there is room again");
 }
 
+#[tokio::test]
+async fn connections_that_are_cut_heal_and_nothing_acknowledged_is_lost() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let cut = |_: &Prefix| {
+        server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    };
+    survive_cuts(Prefix::at(server.url()), cut).await;
+}
+
 /// Kills the server in the middle of its work, again and again, and looks for what was acknowledged.
 async fn survive_kills(mut server: Server, rounds: u32) -> usize {
     let cluster = Arc::new(one_node(&server).await);
@@ -279,8 +291,8 @@ async fn an_acknowledgement_waits_for_replicas_if_it_is_to() {
     }
     let server = Server::start_on_a_port(&[]);
     let wait = WaitFor { replicas: 1, logged: false, timeout: Duration::from_millis(300) };
-    let waiting = |options| RedisOptions { wait_for: Some(wait), ..alone(options) };
-    let cluster = Cluster::at(Prefix::at(server.url()), 1, waiting).await;
+    let waiting = |options| RedisOptions { wait_for: Some(wait), ..Prefix::alone(options) };
+    let cluster = Cluster::new(Prefix::at(server.url()), 1, waiting).await;
     let node = &cluster.nodes[0];
     let refused = node.enqueue(&cluster.tenant, vec![cluster.keyed("a")]).await;
     expect_unavailable(refused, "0 of 1 replicas");
@@ -327,16 +339,16 @@ fn data_that_is_divided_otherwise_or_newer_is_refused() {
         return;
     }
     let prefix = Prefix::new();
-    let divided = |shards| RedisOptions { shards: Some(shards), ..alone(prefix.options()) };
+    let divided = |shards| RedisOptions { shards: Some(shards), ..Prefix::alone(prefix.options()) };
     drop(prefix.connect(divided(4)));
     match prefix.try_connect(divided(5)) {
         Err(RedisConnectError::Shards { found: 4, asked: 5, .. }) => {}
         other => panic!("{other:?}"),
     }
-    drop(prefix.connect(alone(prefix.options())));
+    drop(prefix.connect(Prefix::alone(prefix.options())));
     assert!(matches!(prefix.try_connect(divided(0)), Err(RedisConnectError::BadShards(0))));
     let meta = format!("{{{}:0}}:meta", prefix.name);
     prefix.ask::<i64>(&["HSET", &meta, "version", "999"], &meta);
-    let refused = prefix.try_connect(alone(prefix.options()));
+    let refused = prefix.try_connect(Prefix::alone(prefix.options()));
     assert!(matches!(refused, Err(RedisConnectError::Newer { found: 999, .. })), "{refused:?}");
 }

@@ -1,38 +1,23 @@
-//! What nodes on one database know of each other. REQ-G4, REQ-S7.
+//! What nodes know of each other. REQ-G4, REQ-S7.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relent_policy::{Breaker, BreakerRules, Share};
 use relent_store::{
-    BreakerSwap, BreakerSwapped, LaneChange, Lanes, NODE_TTL, Nodes, Policies, PostgresOptions,
-    Store, Upkeep,
+    BreakerSwap, BreakerSwapped, LaneChange, Lanes as _, NODE_TTL, Nodes as _, Policies as _,
+    Store as _, Upkeep as _,
 };
 
-use super::is_there;
-use super::nodes::{Cluster, alone};
-use crate::backend::Clock;
+use super::{Cluster, Place};
 use crate::world::policy;
 
-/// Nodes on a clock that the test moves.
-pub(super) async fn clocked(nodes: usize) -> (Cluster, Clock) {
-    let clock = Clock::new();
-    let reading = clock.reading();
-    let on_clock =
-        |options| PostgresOptions { clock: Some(Arc::clone(&reading)), ..alone(options) };
-    (Cluster::new(nodes, on_clock).await, clock)
-}
-
-async fn share(cluster: &Cluster, node: usize) -> Option<Share> {
+async fn share<P: Place>(cluster: &Cluster<P>, node: usize) -> Option<Share> {
     cluster.nodes[node].beat(true).await.unwrap().share
 }
 
-#[tokio::test]
-async fn nodes_divide_the_work_among_those_that_are_there() {
-    if !is_there() {
-        return;
-    }
-    let (cluster, clock) = clocked(4).await;
+pub(super) async fn nodes_divide_the_work_among_those_that_are_there<P: Place>(place: P) {
+    let (cluster, clock) = Cluster::clocked(place, 4).await;
     assert_eq!(
         share(&cluster, 0).await,
         Some(Share::WHOLE),
@@ -50,12 +35,8 @@ async fn nodes_divide_the_work_among_those_that_are_there() {
     assert_eq!(share(&cluster, 0).await, Some(Share::new(0, 2)), "and back with a beat");
 }
 
-#[tokio::test]
-async fn what_one_node_changes_the_others_hear() {
-    if !is_there() {
-        return;
-    }
-    let (cluster, clock) = clocked(2).await;
+pub(super) async fn what_one_node_changes_the_others_hear<P: Place>(place: P) {
+    let (cluster, clock) = Cluster::clocked(place, 2).await;
     let [here, there] = [&cluster.nodes[0], &cluster.nodes[1]];
     clock.advance(Duration::from_secs(60));
     here.beat(true).await.unwrap();
@@ -81,12 +62,8 @@ async fn what_one_node_changes_the_others_hear() {
     assert_eq!(policies, [true]);
 }
 
-#[tokio::test]
-async fn of_many_nodes_that_want_to_probe_one_may() {
-    if !is_there() {
-        return;
-    }
-    let cluster = Cluster::new(8, alone).await;
+pub(super) async fn of_many_nodes_that_want_to_probe_one_may<P: Place>(place: P) {
+    let cluster = Cluster::new(place, 8, P::alone).await;
     for seen in 0..5 {
         let now = cluster.nodes[0].now();
         let asked = cluster.nodes.iter().map(|node| {

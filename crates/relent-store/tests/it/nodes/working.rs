@@ -1,95 +1,25 @@
-//! Several nodes on one Redis. REQ-S3, REQ-S4, REQ-S7.
+//! Nodes that take, claim and record at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relent_policy::{Repeatable, Turn};
+use relent_policy::Turn;
 use relent_store::{
-    DueListener, Enqueued, Error, FirstAttempt, LaneDue, LaneId, NewTask, PolicyKey, Recorded,
-    RedisOptions, RedisStore, State, Store, TaskFilter, Tasks, TenantId, Upkeep, Want,
+    Enqueued, Error, LaneId, NewTask, Policies as _, Recorded, State, Store as _, Tasks as _,
+    TenantId, Upkeep as _,
 };
 use tokio::sync::mpsc;
 
-use super::server::Server;
-use super::{Prefix, is_there};
-use crate::backend::Clock;
-use crate::world::{HOUR, LEASE, created, key, policy, request, retry, success};
+use super::{Cluster, Place, Told};
+use crate::world::{LEASE, SECOND, created, policy, retry, success};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Nodes that share their keys.
-pub(super) struct Cluster {
-    pub(super) nodes: Vec<Arc<RedisStore>>,
-    pub(super) tenant: TenantId,
-    pub(super) policy: PolicyKey,
-    pub(super) lane: LaneId,
-    pub(super) prefix: Prefix,
-}
-
-impl Cluster {
-    pub(super) async fn new(
-        nodes: usize,
-        options: impl Fn(RedisOptions) -> RedisOptions,
-    ) -> Cluster {
-        Cluster::at(Prefix::new(), nodes, options).await
-    }
-
-    pub(super) async fn at(
-        prefix: Prefix,
-        nodes: usize,
-        options: impl Fn(RedisOptions) -> RedisOptions,
-    ) -> Cluster {
-        let connect = |_| Arc::new(prefix.connect(options(prefix.options())));
-        let nodes: Vec<_> = (0..nodes).map(connect).collect();
-        let (tenant, first) = (TenantId::default_tenant(), Arc::clone(&nodes[0]));
-        let first: Arc<dyn Store> = first;
-        let policy = first.put_policy(&tenant, policy("webhooks", "{}")).await.unwrap().key;
-        let lane = first.open_lane(&tenant, "api.example.com", policy).await.unwrap().id;
-        Cluster { nodes, tenant, policy, lane, prefix }
-    }
-
-    pub(super) fn options(&self) -> RedisOptions {
-        self.prefix.options()
-    }
-
-    pub(super) fn task(&self) -> NewTask {
-        NewTask {
-            lane: self.lane,
-            policy: self.policy,
-            key: None,
-            fingerprint: *b"0123456789abcdef",
-            first: FirstAttempt::Now,
-            lifetime: HOUR,
-            repeatable: Repeatable::ByKey,
-            request: request(),
-        }
-    }
-
-    pub(super) fn keyed(&self, name: &str) -> NewTask {
-        NewTask { key: Some(key(name)), ..self.task() }
-    }
-
-    pub(super) fn wants(&self, turn: Turn, max: u32) -> Vec<Want> {
-        vec![Want { lane: self.lane, turn, max }]
-    }
-
-    async fn stored(&self) -> Vec<relent_store::TaskId> {
-        let list = self.nodes[0].list(&self.tenant, TaskFilter::default(), None, 10_000);
-        list.await.unwrap().items.iter().map(|task| task.id).collect()
-    }
-}
-
-pub(super) fn alone(options: RedisOptions) -> RedisOptions {
-    RedisOptions { listen: false, ..options }
-}
-
-#[tokio::test]
-async fn eight_nodes_never_claim_a_task_twice_nor_more_than_they_want() {
-    if !is_there() {
-        return;
-    }
-    let cluster = Cluster::new(8, alone).await;
+pub(super) async fn eight_nodes_never_claim_a_task_twice_nor_more_than_they_want<P: Place>(
+    place: P,
+) {
+    let cluster = Cluster::new(place, 8, P::alone).await;
     for _ in 0..4 {
         let tasks = vec![cluster.task(); 250];
         cluster.nodes[0].enqueue(&cluster.tenant, tasks).await.unwrap();
@@ -116,12 +46,8 @@ async fn eight_nodes_never_claim_a_task_twice_nor_more_than_they_want() {
     assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>().len(), 1_000);
 }
 
-#[tokio::test]
-async fn the_same_key_on_several_nodes_at_once_is_one_task() {
-    if !is_there() {
-        return;
-    }
-    let cluster = Cluster::new(3, alone).await;
+pub(super) async fn the_same_key_on_several_nodes_at_once_is_one_task<P: Place>(place: P) {
+    let cluster = Cluster::new(place, 3, P::alone).await;
     let mut asked = Vec::new();
     for number in 0..150 {
         let node = Arc::clone(&cluster.nodes[number % 3]);
@@ -145,12 +71,12 @@ async fn the_same_key_on_several_nodes_at_once_is_one_task() {
     assert_eq!((new, ids.len(), cluster.stored().await.len()), (5, 5, 5));
 }
 
-#[tokio::test]
-async fn batches_with_the_same_keys_on_several_nodes_are_stored_whole_or_not_at_all() {
-    if !is_there() {
-        return;
-    }
-    let cluster = Cluster::new(3, alone).await;
+pub(super) async fn batches_with_the_same_keys_on_several_nodes_are_stored_whole_or_not_at_all<
+    P: Place,
+>(
+    place: P,
+) {
+    let cluster = Cluster::new(place, 3, P::alone).await;
     let mut asked = Vec::new();
     for number in 0..30_usize {
         let node = Arc::clone(&cluster.nodes[number % 3]);
@@ -176,14 +102,8 @@ async fn batches_with_the_same_keys_on_several_nodes_are_stored_whole_or_not_at_
     assert_eq!(cluster.stored().await.len(), new);
 }
 
-#[tokio::test]
-async fn a_stale_owner_is_fenced_when_another_node_has_taken_over() {
-    if !is_there() {
-        return;
-    }
-    let clock = Clock::new();
-    let on_clock = |options| RedisOptions { clock: Some(clock.reading()), ..alone(options) };
-    let cluster = Cluster::new(2, on_clock).await;
+pub(super) async fn a_stale_owner_is_fenced_when_another_node_has_taken_over<P: Place>(place: P) {
+    let (cluster, clock) = Cluster::clocked(place, 2).await;
     let [slow, other] = [&cluster.nodes[0], &cluster.nodes[1]];
     let id = created(slow.enqueue(&cluster.tenant, vec![cluster.task()]).await.unwrap()[0]);
     let claimed = slow.claim(cluster.wants(Turn::First, 1)).await.unwrap().claimed.remove(0);
@@ -206,12 +126,8 @@ async fn a_stale_owner_is_fenced_when_another_node_has_taken_over() {
     assert_eq!(other.attempts(&cluster.tenant, id).await.unwrap().unwrap().len(), 2);
 }
 
-#[tokio::test]
-async fn what_a_node_held_when_it_was_closed_is_taken_over_at_once() {
-    if !is_there() {
-        return;
-    }
-    let mut cluster = Cluster::new(2, alone).await;
+pub(super) async fn what_a_node_held_when_it_was_closed_is_taken_over_at_once<P: Place>(place: P) {
+    let mut cluster = Cluster::new(place, 2, P::alone).await;
     let tasks = vec![cluster.task(); 2];
     cluster.nodes[0].enqueue(&cluster.tenant, tasks).await.unwrap();
     let leaving = cluster.nodes.remove(1);
@@ -224,18 +140,14 @@ async fn what_a_node_held_when_it_was_closed_is_taken_over_at_once() {
     assert_ne!(own[0].lease.task, held.lease.task);
 }
 
-#[tokio::test]
-async fn connections_that_are_cut_heal_and_nothing_acknowledged_is_lost() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
-    let cluster = Cluster::at(Prefix::at(server.url()), 1, |options| options).await;
+/// One node, whose connections are cut again and again in the middle of whatever it does.
+pub(crate) async fn survive_cuts<P: Place>(place: P, cut: impl Fn(&P)) {
+    let cluster = Cluster::new(place, 1, |options| options).await;
     let node = &cluster.nodes[0];
     let (mut told, mut refused) = (Vec::new(), 0);
     for round in 0..60 {
         if round % 20 == 10 {
-            server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+            cut(&cluster.place);
         }
         match node.enqueue(&cluster.tenant, vec![cluster.task()]).await {
             Ok(answers) => told.push(created(answers[0])),
@@ -251,55 +163,44 @@ async fn connections_that_are_cut_heal_and_nothing_acknowledged_is_lost() {
     assert!(told.iter().all(|id| stored.contains(id)));
 }
 
-struct Told(mpsc::UnboundedSender<LaneDue>);
-
-impl DueListener for Told {
-    fn due(&self, dues: &[LaneDue]) {
-        for due in dues {
-            let _ = self.0.send(*due);
-        }
-    }
-}
-
-/// Whether another node hears of a new task, and how soon.
-async fn hears_of_others(options: fn(RedisOptions) -> RedisOptions) -> Duration {
-    let cluster = Cluster::new(2, options).await;
+/// Whether another node hears of a new task.
+async fn hears_of_others<P: Place>(place: P, options: fn(P::Options) -> P::Options) {
+    let cluster = Cluster::new(place, 2, options).await;
     let (told, mut heard) = mpsc::unbounded_channel();
     cluster.nodes[1].listen(Arc::new(Told(told)));
-    let asked = tokio::time::Instant::now();
-    let mut took = Duration::MAX;
     for _ in 0..3 {
         cluster.nodes[0].enqueue(&cluster.tenant, vec![cluster.task()]).await.unwrap();
         let due = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
         assert_eq!((due.lane, due.turn), (cluster.lane, Turn::First));
-        took = took.min(asked.elapsed());
         let claimed = cluster.nodes[1].claim(cluster.wants(Turn::First, 5)).await.unwrap();
         assert!(!claimed.claimed.is_empty(), "what is told can be claimed");
         while heard.try_recv().is_ok() {}
     }
-    took
 }
 
-#[tokio::test]
-async fn a_node_hears_of_what_another_stores() {
-    if is_there() {
-        hears_of_others(|options| options).await;
+pub(super) async fn a_node_hears_of_what_another_stores<P: Place>(place: P) {
+    hears_of_others(place, |options| options).await;
+}
+
+pub(super) async fn a_node_that_cannot_listen_looks<P: Place>(place: P) {
+    hears_of_others(place, P::alone).await;
+}
+
+pub(super) async fn a_node_that_joins_finds_the_work_within_a_second<P: Place>(place: P) {
+    let cluster = Cluster::new(place, 1, |options| options).await;
+    cluster.nodes[0].enqueue(&cluster.tenant, vec![cluster.task()]).await.unwrap();
+    let options = || cluster.place.options();
+    for options in [options(), P::alone(options())] {
+        let joining = cluster.place.connect(options);
+        let (told, mut heard) = mpsc::unbounded_channel();
+        joining.listen(Arc::new(Told(told)));
+        let due = tokio::time::timeout(SECOND, heard.recv()).await.expect("nobody was told");
+        assert_eq!(due.map(|due| (due.lane, due.turn)), Some((cluster.lane, Turn::First)));
     }
 }
 
-#[tokio::test]
-async fn a_node_that_cannot_listen_looks() {
-    if is_there() {
-        hears_of_others(alone).await;
-    }
-}
-
-#[tokio::test]
-async fn what_another_node_made_is_known() {
-    if !is_there() {
-        return;
-    }
-    let cluster = Cluster::new(2, alone).await;
+pub(super) async fn what_another_node_made_is_known<P: Place>(place: P) {
+    let cluster = Cluster::new(place, 2, P::alone).await;
     // This node has neither opened the lane nor stored the policy.
     let answers = cluster.nodes[1].enqueue(&cluster.tenant, vec![cluster.task()]).await.unwrap();
     created(answers[0]);
@@ -308,15 +209,16 @@ async fn what_another_node_made_is_known() {
     assert!(matches!(refused, Err(Error::Damaged(_))), "{refused:?}");
 }
 
-#[test]
-fn nodes_that_start_together_make_one_store() {
-    if !is_there() {
-        return;
-    }
-    let prefix = Prefix::in_cluster();
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| drop(prefix.connect(alone(prefix.options()))));
-        }
+pub(super) async fn nodes_that_start_together_make_one_store<P: Place + Sync>(place: P) {
+    let nodes = std::thread::scope(|scope| {
+        let starting = || place.connect(P::alone(place.options()));
+        let starting: Vec<_> = (0..4).map(|_| scope.spawn(starting)).collect();
+        starting.into_iter().map(|node| node.join().unwrap()).collect::<Vec<_>>()
     });
+    let tenant = TenantId::default_tenant();
+    let stored = nodes[0].put_policy(&tenant, policy("webhooks", "{}")).await.unwrap();
+    for node in &nodes {
+        let again = node.put_policy(&tenant, policy("webhooks", "{}")).await.unwrap();
+        assert_eq!(again.key, stored.key);
+    }
 }
