@@ -31,6 +31,7 @@ mod queue;
 mod redis;
 mod sqlite;
 mod task;
+mod trust;
 mod version;
 mod whole;
 

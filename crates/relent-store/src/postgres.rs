@@ -40,6 +40,7 @@ mod record;
 mod roles;
 mod rows;
 mod schema;
+mod words;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -96,11 +97,10 @@ pub struct PostgresOptions {
     pub queue_max: usize,
     /// How many bytes of a kind may wait.
     pub queue_bytes_max: usize,
-    /// Whether nodes tell each other what became due. Not through a transaction-mode pooler: without
-    /// it they look several times a second.
+    /// Whether nodes tell each other what became due. Without it they look at least once a second.
     pub listen: bool,
-    /// Whether connections have settings and prepared statements of their own. Not through a
-    /// transaction-mode pooler; limits on statements are then the role's (`ALTER ROLE … SET`).
+    /// Whether connections have settings and prepared statements of their own, and hear. Not through
+    /// a transaction-mode pooler; limits on statements are then the role's (`ALTER ROLE … SET`).
     pub prepare: bool,
     /// How long a statement may take.
     pub statement_timeout: Duration,
@@ -161,8 +161,10 @@ impl PostgresStore {
     /// that is done.
     ///
     /// `url` is a `postgres://` URL or a list of `key=value` pairs, as libpq takes them. With
-    /// `sslmode=require` the server's certificate is verified; without a word about it TLS is tried,
-    /// and verified, unless the server is on this machine.
+    /// `sslmode=require`, `verify-ca` or `verify-full` there is TLS, and the server's certificate and
+    /// name are verified; without a word about it TLS is tried, and verified if the server has it,
+    /// unless the server is on this machine. `sslrootcert` in a URL names whom to trust, if the options
+    /// do not.
     ///
     /// # Errors
     ///
@@ -275,8 +277,10 @@ async fn run(
     let mut chores = JoinSet::new();
     chores.spawn(hints::keep_looking(Arc::clone(&node)));
     chores.spawn(prune::keep_making_days(Arc::clone(&node)));
-    if node.listens {
+    if node.tells {
         chores.spawn(hints::tell_others(Arc::clone(&node)));
+    }
+    if node.tells && node.place.can_hear() {
         chores.spawn(hints::hear_others(Arc::clone(&node)));
     }
     let by = match told_to_end.wait_for(Option::is_some).await {

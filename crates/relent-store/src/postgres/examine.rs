@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 /// A statement that stores much may take longer than less than this.
 const STATEMENT_MS_MIN: i64 = 5_000;
+const WITH_A_POOLER: &str = "set store.postgres.prepare to false, or connect past the pooler";
 
 const LOOK: &str = "SELECT current_setting('server_version_num')::int8,
     current_setting('server_version'), current_setting('fsync'),
@@ -78,7 +79,7 @@ fn unusable(failure: Failure) -> Result<Assurance, ConnectError> {
         "connection",
         "refused",
         format!("a pooler takes no settings with a connection: {text}"),
-        "set store.postgres.prepare and store.postgres.listen to false, or connect past the pooler",
+        WITH_A_POOLER,
     );
     let survives =
         Survival { our_crash: no(), store_crash: no(), power_loss: no(), failover: no() };
@@ -112,6 +113,7 @@ async fn look(place: &Place, client: &Client, listen: bool) -> Result<Assurance,
         tables(version, found.may_create),
         hears(place, listen, client).await,
     ];
+    findings.extend(pooler(place, &found));
     findings.extend(timeouts(&found));
     findings.push(encryption(place, found.encrypted));
     findings.push(clocks::finding(skew_ms));
@@ -261,11 +263,26 @@ fn tables(version: Option<i64>, may_create: bool) -> Finding {
     }
 }
 
+/// Settings that a connection asked for and has not got are kept from it by a pooler that was told to
+/// overlook them. It would hand prepared statements to others as well.
+fn pooler(place: &Place, found: &Found) -> Option<Finding> {
+    let asked = i64::try_from(place.limit(Role::Plain).as_millis()).ok()?;
+    let is_kept = place.prepare && found.statement_timeout_ms != asked;
+    is_kept.then(|| {
+        Finding::danger(
+            "pooler",
+            "there, and overlooks settings",
+            "statements that were prepared on one connection would be sent to another",
+            WITH_A_POOLER,
+        )
+    })
+}
+
 /// Whether nodes can tell each other, tried out.
 async fn hears(place: &Place, listen: bool, client: &Client) -> Finding {
     const NAME: &str = "LISTEN";
-    if !listen {
-        let meaning = "nodes look several times a second for what others made due";
+    if !listen || !place.can_hear() {
+        let meaning = "nodes look at least once a second for what others made due";
         return Finding::good(NAME, "not used", meaning);
     }
     let asked_at = Instant::now();
@@ -282,10 +299,8 @@ async fn hears(place: &Place, listen: bool, client: &Client) -> Finding {
             Finding::caution(
                 NAME,
                 found,
-                "there may be a transaction-mode pooler: nodes look for what is due instead, and \
-                 settings of a connection may be somebody else's",
-                "set store.postgres.listen and store.postgres.prepare to false, or connect past \
-                 the pooler",
+                "nodes look for what is due instead, now and then",
+                WITH_A_POOLER,
             )
         }
     }

@@ -7,8 +7,9 @@
 //! line once. What is due later than the others' next look is not told at all.
 //!
 //! Behind it every node looks by itself: now and then while it hears, more often while it does not
-//! (the connection is lost, or there is a pooler), and most often while it finds something. The
-//! looks of nodes that started together drift apart, as chance has a part in each wait.
+//! (the connection is lost, or there is a pooler: it tells, and would listen on a connection that is
+//! somebody else's a moment later), and most often while it finds something. The looks of nodes that
+//! started together drift apart, as chance has a part in each wait.
 //! REQ-S4, REQ-S5, REQ-S7.
 
 use std::collections::HashMap;

@@ -22,6 +22,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Statement};
 
 use super::failure::{Failure, describe};
 use super::place::{Place, Role};
+use crate::trust::with_way_out;
 
 /// What a statement is given, and of which type.
 pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -238,7 +239,10 @@ pub(super) async fn open(
     let limit = config.get_connect_timeout().copied().unwrap_or_default();
     match timeout(limit, opened).await {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(failed)) => Err(Failure::Down(describe(&failed))),
+        Ok(Err(failed)) => {
+            const TRUST: &str = "store.postgres.root_certificates_file";
+            Err(Failure::Down(with_way_out(describe(&failed), TRUST)))
+        }
         Err(_) => Err(Failure::Down("it cannot be reached".to_owned())),
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Node {
     pub(super) number: i32,
     pub(super) clock: Clock,
     pub(super) lanes_max: u32,
-    pub(super) listens: bool,
+    pub(super) tells: bool,
     pub(super) enqueues: Queue<NewTasks, Vec<Enqueued>>,
     pub(super) records: Queue<Vec<Record>, Vec<Recorded>>,
     pub(super) claims: Queue<Taking, Taken>,
@@ -97,7 +97,7 @@ impl Node {
             place,
             number,
             lanes_max: options.lanes_max,
-            listens: options.listen,
+            tells: options.listen,
             enqueues: Queue::new(jobs_max, bytes_max),
             records: Queue::new(jobs_max, bytes_max),
             claims: Queue::new(jobs_max, bytes_max),
@@ -198,7 +198,7 @@ impl Node {
     /// Tells who listens here, and later the other nodes.
     pub(super) fn tell(&self, dues: &[LaneDue]) {
         self.tell_here(dues);
-        if self.listens {
+        if self.tells {
             self.hints.add(dues);
         }
     }

@@ -7,23 +7,22 @@
 //! [`Role::Insert`], which only joins what it was given, hashes.
 //!
 //! Behind a transaction-mode pooler a connection's settings would be somebody else's: then
-//! ([`prepare`](super::PostgresOptions::prepare) off) none are made, statements are not kept, and
-//! PostgreSQL plans by itself. REQ-S7.
+//! ([`prepare`](super::PostgresOptions::prepare) off) none are made, statements are not kept, nobody
+//! listens, and PostgreSQL plans by itself.
+//!
+//! TLS is verified wherever there is any, whichever word of libpq's asks for it ([`words`]). REQ-S7.
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::PostgresOptions;
+use super::{PostgresOptions, words};
+use crate::trust::{BadTrust, client_config};
 
 const APPLICATION: &str = "relent";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,6 +88,15 @@ pub enum ConnectError {
     Thread(#[source] std::io::Error),
 }
 
+impl From<BadTrust> for ConnectError {
+    fn from(bad: BadTrust) -> ConnectError {
+        match bad {
+            BadTrust::Certificates { file, source } => ConnectError::Certificates { file, source },
+            BadTrust::Tls(error) => ConnectError::Tls(error),
+        }
+    }
+}
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -135,7 +143,9 @@ impl Place {
         if !starts_well || schema.len() > 40 || !schema.chars().all(allowed) {
             return Err(ConnectError::BadSchema(schema));
         }
-        let mut config: Config = url.parse().map_err(ConnectError::BadUrl)?;
+        let words = words::read(url);
+        let mut config: Config = words.url.parse().map_err(ConnectError::BadUrl)?;
+        let roots = options.root_certificates.as_ref().or(words.root_certificates.as_ref());
         if config.get_application_name().is_none() {
             config.application_name(APPLICATION);
         }
@@ -149,13 +159,12 @@ impl Place {
         }
         let tls = match config.get_ssl_mode() {
             SslMode::Disable => None,
-            _ => Some(tls(options.root_certificates.as_deref())?),
+            _ => Some(MakeRustlsConnect::new(client_config(roots.map(PathBuf::as_path))?)),
         };
         let (prepare, statement_timeout) = (options.prepare, options.statement_timeout);
         Ok(Place { config, tls, schema, prepare, statement_timeout })
     }
 
-    /// How to connect for a purpose.
     /// How long a statement of a connection may take.
     pub(super) fn limit(&self, role: Role) -> Duration {
         match role {
@@ -164,6 +173,12 @@ impl Place {
         }
     }
 
+    /// Whether a connection is the same one tomorrow, and can listen.
+    pub(super) fn can_hear(&self) -> bool {
+        self.prepare
+    }
+
+    /// How to connect for a purpose.
     pub(super) fn config(&self, role: Role) -> Config {
         let mut config = self.config.clone();
         if self.prepare {
@@ -215,30 +230,6 @@ fn is_on_this_machine(config: &Config) -> bool {
         && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
 }
 
-/// TLS that trusts the certificates in a file, or those that the system trusts.
-fn tls(file: Option<&Path>) -> Result<MakeRustlsConnect, ConnectError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(file) = file {
-        let failed = |source| ConnectError::Certificates { file: file.to_owned(), source };
-        let certificates = CertificateDer::pem_file_iter(file).map_err(failed)?;
-        for certificate in certificates {
-            roots.add(certificate.map_err(failed)?).map_err(ConnectError::Tls)?;
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(ConnectError::Tls)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +253,9 @@ mod tests {
         assert!(!tls("host=/tmp user=relent"));
         assert!(!tls("postgres://relent@127.0.0.1/relent"));
         assert!(tls("postgres://relent@db.example.com/relent"));
-        assert!(tls("postgres://relent@127.0.0.1/relent?sslmode=require"));
+        for mode in ["require", "verify-ca", "verify-full"] {
+            assert!(tls(&format!("postgres://relent@127.0.0.1/relent?sslmode={mode}")), "{mode}");
+        }
         assert!(!tls("postgres://relent@db.example.com/relent?sslmode=disable"));
     }
 }

@@ -20,6 +20,7 @@ use super::examine;
 use super::failure::{Failure, describe};
 use super::place::{Address, Place};
 use crate::assurance::Severity;
+use crate::trust::with_way_out;
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(2);
@@ -180,7 +181,9 @@ pub(super) async fn open(
 ) -> Result<Open, Failure> {
     let down = |what: String| Failure::Down(format!("cannot reach {address}: {what}"));
     let opened = async {
-        let stream = place.connect(address).await.map_err(|error| down(error.to_string()))?;
+        let stream = place.connect(address).await.map_err(|error| {
+            down(with_way_out(error.to_string(), "store.redis.root_certificates_file"))
+        })?;
         let made = MultiplexedConnection::new_with_config(&place.settings, stream, config).await;
         let (connection, driver) = made.map_err(|error| down(describe(&error)))?;
         let driver = tokio::spawn(driver).abort_handle();

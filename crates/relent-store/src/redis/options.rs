@@ -37,7 +37,7 @@ pub struct RedisOptions {
     pub queue_max: usize,
     /// How many bytes of a kind may wait.
     pub queue_bytes_max: usize,
-    /// Whether nodes tell each other what became due. Without it they look several times a second.
+    /// Whether nodes tell each other what became due. Without it they look at least once a second.
     pub listen: bool,
     /// How long a command may take.
     pub command_timeout: Duration,

@@ -4,20 +4,19 @@
 //! relent and nothing is retried behind anybody's back. REQ-S7.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::RedisOptions;
 use crate::assurance::Finding;
+use crate::trust::{BadTrust, client_config};
 
 /// Why a Redis cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +84,17 @@ pub enum RedisConnectError {
     /// The thread that carries the connections cannot be started.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
+}
+
+impl From<BadTrust> for RedisConnectError {
+    fn from(bad: BadTrust) -> RedisConnectError {
+        match bad {
+            BadTrust::Certificates { file, source } => {
+                RedisConnectError::Certificates { file, source }
+            }
+            BadTrust::Tls(error) => RedisConnectError::Tls(error),
+        }
+    }
 }
 
 fn list(findings: &[Finding]) -> String {
@@ -179,7 +189,9 @@ impl Place {
             return Err(bad());
         }
         let settings = settings.set_skip_set_lib_name();
-        let tls = is_tls.then(|| tls(options.root_certificates.as_deref())).transpose()?;
+        let roots = options.root_certificates.as_deref();
+        let tls = is_tls.then(|| client_config(roots)).transpose()?;
+        let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         Ok(Place { seeds, is_cluster, settings, prefix, connect_timeout: CONNECT_TIMEOUT, tls })
     }
 
@@ -231,30 +243,6 @@ fn without_secrets(url: &str) -> String {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
         _ => url.to_owned(),
     }
-}
-
-/// TLS that trusts the certificates in a file, or those that the system trusts.
-fn tls(file: Option<&Path>) -> Result<TlsConnector, RedisConnectError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(file) = file {
-        let failed = |source| RedisConnectError::Certificates { file: file.to_owned(), source };
-        let certificates = CertificateDer::pem_file_iter(file).map_err(failed)?;
-        for certificate in certificates {
-            roots.add(certificate.map_err(failed)?).map_err(RedisConnectError::Tls)?;
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(RedisConnectError::Tls)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 #[cfg(test)]

@@ -84,7 +84,15 @@ impl Backend {
 
     /// A node of a cluster, with a schema of its own.
     pub(crate) fn postgres(clock: &Clock) -> Backend {
-        let schema = Schema::new();
+        Backend::on_postgres(clock, Schema::new())
+    }
+
+    /// The same, that shares its connections with whoever else is behind the pooler.
+    pub(crate) fn postgres_pooled(clock: &Clock) -> Backend {
+        Backend::on_postgres(clock, Schema::pooled())
+    }
+
+    fn on_postgres(clock: &Clock, schema: Schema) -> Backend {
         let options = PostgresOptions { clock: Some(clock.reading()), ..schema.options() };
         let store = Some(Arc::new(schema.connect(options.clone())));
         Backend::Postgres { store, schema, options }
@@ -117,7 +125,7 @@ impl Backend {
         match self {
             Backend::Memory(_) => Backend::memory(clock),
             Backend::Sqlite { options, .. } => Backend::open(options.clone()),
-            Backend::Postgres { .. } => Backend::postgres(clock),
+            Backend::Postgres { schema, .. } => Backend::on_postgres(clock, schema.another()),
             Backend::Redis { .. } => panic!("a store on Redis is not copied"),
         }
     }

@@ -35,6 +35,7 @@ async fn check<F: Future<Output = ()>>(
 pub(crate) fn is_there(backend: &str) -> bool {
     match backend {
         "postgres" => crate::postgres::is_there(),
+        "postgres_pooled" => crate::postgres::is_pooled(),
         "redis" | "redis_cluster" => crate::redis::is_there(),
         _ => true,
     }
@@ -46,12 +47,14 @@ macro_rules! facts {
         facts! { @on sqlite $($about { $($fact)+ })+ }
         facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
         facts! { @on postgres $($about { $($fact)+ })+ }
+        facts! { @on postgres_pooled $($about { $($fact)+ })+ }
     };
     ($($about:ident { $($fact:ident)+ })+) => {
         facts! { @on memory $($about { $($fact)+ })+ }
         facts! { @on sqlite $($about { $($fact)+ })+ }
         facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
         facts! { @on postgres $($about { $($fact)+ })+ }
+        facts! { @on postgres_pooled $($about { $($fact)+ })+ }
         facts! { @on redis $($about { $($fact)+ })+ }
         facts! { @on redis_cluster $($about { $($fact)+ })+ }
     };

@@ -110,6 +110,7 @@ impl DueListener for Told {
 macro_rules! facts {
     ($($about:ident { $($fact:ident)+ })+) => {
         facts! { @on postgres crate::postgres::Schema::new, $($about { $($fact)+ })+ }
+        facts! { @on postgres_pooled crate::postgres::Schema::pooled, $($about { $($fact)+ })+ }
         facts! { @on redis crate::redis::Prefix::new, $($about { $($fact)+ })+ }
         facts! { @on redis_cluster crate::redis::Prefix::in_cluster, $($about { $($fact)+ })+ }
     };

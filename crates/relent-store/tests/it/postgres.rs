@@ -1,10 +1,12 @@
 //! What only a store with several nodes can get wrong. It needs a server, in `RELENT_TEST_POSTGRES`
-//! as a connection string of a superuser; `./test` starts one.
+//! as a connection string of a superuser, and a transaction-mode pooler before it, in
+//! `RELENT_TEST_PGBOUNCER`; `./test` starts both.
 
 mod examining;
 mod long_transaction;
 mod nodes;
 mod outbox;
+mod pooler;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process, thread};
@@ -17,10 +19,19 @@ use crate::nodes::{Place, Reading};
 /// Whether there is a server to test with. Without one the test is not run, unless servers are
 /// required.
 pub(crate) fn is_there() -> bool {
-    let is_there = env::var("RELENT_TEST_POSTGRES").is_ok();
+    is_set("RELENT_TEST_POSTGRES")
+}
+
+/// The same with a pooler before it.
+pub(crate) fn is_pooled() -> bool {
+    is_there() && is_set("RELENT_TEST_PGBOUNCER")
+}
+
+fn is_set(variable: &str) -> bool {
+    let is_set = env::var(variable).is_ok();
     let required = env::var("RELENT_TEST_SERVERS").is_ok_and(|value| value == "required");
-    assert!(is_there || !required, "servers are required, and RELENT_TEST_POSTGRES is not set");
-    is_there
+    assert!(is_set || !required, "servers are required, and {variable} is not set");
+    is_set
 }
 
 fn server() -> String {
@@ -30,19 +41,36 @@ fn server() -> String {
 /// A schema of its own, gone when it is dropped.
 pub(crate) struct Schema {
     name: String,
+    /// Where its nodes connect.
+    door: String,
+    is_pooled: bool,
 }
 
 impl Schema {
     pub(crate) fn new() -> Schema {
+        Schema::behind(server(), false)
+    }
+
+    /// Reached through the pooler.
+    pub(crate) fn pooled() -> Schema {
+        Schema::behind(env::var("RELENT_TEST_PGBOUNCER").unwrap(), true)
+    }
+
+    /// Another that is reached in the same way.
+    pub(crate) fn another(&self) -> Schema {
+        Schema::behind(self.door.clone(), self.is_pooled)
+    }
+
+    fn behind(door: String, is_pooled: bool) -> Schema {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::SeqCst);
-        Schema { name: format!("test_{}_{number}", process::id()) }
+        Schema { name: format!("test_{}_{number}", process::id()), door, is_pooled }
     }
 
     /// Few connections, as many tests run at the same time.
     pub(crate) fn options(&self) -> PostgresOptions {
-        let schema = self.name.clone();
-        PostgresOptions { schema, connections_max: 1, ..PostgresOptions::default() }
+        let (schema, prepare) = (self.name.clone(), !self.is_pooled);
+        PostgresOptions { schema, prepare, connections_max: 1, ..PostgresOptions::default() }
     }
 
     pub(crate) fn connect(&self, options: PostgresOptions) -> PostgresStore {
@@ -50,7 +78,7 @@ impl Schema {
     }
 
     fn try_connect(&self, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
-        let url = format!("{} application_name={}", server(), self.name);
+        let url = format!("{} application_name={}", self.door, self.name);
         PostgresStore::connect(&url, options)
     }
 

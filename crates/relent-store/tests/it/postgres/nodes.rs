@@ -1,25 +1,9 @@
 //! What nodes on PostgreSQL do beside what all nodes do. REQ-S3, REQ-S4, REQ-S7.
 
-use relent_policy::Turn;
-use relent_store::{ConnectError, Error, PostgresOptions, Recorded, Store as _, Tasks as _};
+use relent_store::{ConnectError, Error, Tasks as _};
 
 use super::{Schema, is_there, run, value};
 use crate::nodes::{Cluster, Place as _, survive_cuts};
-use crate::world::success;
-
-#[tokio::test]
-async fn a_node_works_without_prepared_statements() {
-    if !is_there() {
-        return;
-    }
-    let pooled = |options| PostgresOptions { prepare: false, ..Schema::alone(options) };
-    let cluster = Cluster::new(Schema::new(), 1, pooled).await;
-    let node = &cluster.nodes[0];
-    node.enqueue(&cluster.tenant, vec![cluster.keyed("a"), cluster.task()]).await.unwrap();
-    let claimed = node.claim(cluster.wants(Turn::First, 5)).await.unwrap().claimed;
-    let records = claimed.iter().map(|claimed| success(claimed, node.now())).collect();
-    assert_eq!(node.record(records).await, Ok(vec![Recorded::Applied; 2]));
-}
 
 #[tokio::test]
 async fn a_task_that_cannot_be_stored_spoils_nothing_for_others() {
