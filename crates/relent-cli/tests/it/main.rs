@@ -10,5 +10,6 @@ mod faults;
 mod load;
 mod nodes;
 mod on_postgres;
+mod reaching;
 mod rig;
 mod schedule;

@@ -1,13 +1,11 @@
 //! The service on PostgreSQL: nodes that share a database and nothing else, and its tables.
 //!
-//! A node is started with one role or both. What one node makes, another uses at once.
+//! What one node makes, another uses at once.
 
 use serde_json::json;
 
 use crate::cli::run;
-use crate::rig::{
-    Client, Postgres, Relent, SOON, Target, ok, quick_policy, status, task, wait_until,
-};
+use crate::rig::{Client, Postgres, Relent, SOON, Target, ok, quick_policy, task, wait_until};
 
 async fn node(postgres: &Postgres, more: &[&str]) -> Relent {
     let mut arguments = postgres.arguments();
@@ -22,24 +20,6 @@ async fn command(postgres: &Postgres, name: &str, more: &[&str]) -> crate::cli::
     arguments.extend(more.iter().map(ToString::to_string));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     run(&arguments).await
-}
-
-#[tokio::test]
-async fn what_one_node_takes_another_delivers() {
-    let Some(postgres) = Postgres::schema() else { return };
-    let target = Target::start().await;
-    let (api, worker) =
-        (node(&postgres, &["--role", "api"]).await, node(&postgres, &["--role", "worker"]).await);
-    let client = api.client();
-    // Neither the policy nor the lane was there when the worker started.
-    client.register(&quick_policy("fresh", 3)).await;
-    target.on("/flaky", [status(503), ok()]);
-    let id = client.create(&task(&target.url("/flaky"), "k", "fresh")).await;
-    let ended = client.until_status(&id, "SUCCEEDED").await;
-    assert_eq!(ended["attemptNumber"], 2, "{ended:#}");
-    assert_eq!(client.attempts(&id).await.len(), 2);
-    assert_eq!(target.seen_at("/flaky").len(), 2);
-    drop(worker);
 }
 
 #[tokio::test]
@@ -67,53 +47,6 @@ async fn a_policy_of_one_node_is_used_by_another_at_once() {
         assert_eq!(target.seen_at(&path).len(), 1);
     }
     assert_eq!(other.get("/retry-policies/nobody-made-it").await.problem(404), "policy_not_found");
-}
-
-#[tokio::test]
-async fn a_worker_answers_for_its_health_only() {
-    let Some(postgres) = Postgres::schema() else { return };
-    let worker = node(&postgres, &["--role", "worker"]).await;
-    let client = worker.client();
-    for path in ["/livez", "/readyz", "/metrics"] {
-        assert_eq!(client.get(path).await.status, 200, "{path}");
-    }
-    for path in ["/retry-tasks", "/lanes", "/events", "/nothing"] {
-        let reply = client.get(path).await;
-        assert_eq!(reply.problem(404), "not_found");
-        assert!(reply.text().contains("worker role only"), "{}", reply.text());
-    }
-    let refused = client.post("/retry-tasks", &task("http://127.0.0.1:9/", "k", "webhook")).await;
-    assert_eq!(refused.problem(404), "not_found");
-}
-
-#[tokio::test]
-async fn an_api_node_makes_no_attempts() {
-    let Some(postgres) = Postgres::schema() else { return };
-    let target = Target::start().await;
-    target.on("/later", [ok()]);
-    let mut api = node(&postgres, &["--role", "api"]).await;
-    let id = api.client().create(&task(&target.url("/later"), "k", "webhook")).await;
-    // Long past due, and with a sweep's chance to run: it still waits.
-    let due_for = |task: &serde_json::Value| {
-        let since = task["nextAttemptAt"].as_u64().unwrap();
-        let now = std::time::SystemTime::now();
-        crate::rig::millis(now) - u64_to_f64(since)
-    };
-    wait_until(SOON, "the task is due for two seconds", async || {
-        (due_for(&api.client().task(&id).await) > 2_000.0).then_some(())
-    })
-    .await;
-    assert_eq!(api.client().task(&id).await["status"], "PENDING");
-    assert!(target.seen_at("/later").is_empty());
-    api.sigterm();
-    assert_eq!(api.ended().await.code(), Some(0));
-    let worker = node(&postgres, &["--role", "worker"]).await;
-    target.until_seen("/later", 1).await;
-    drop(worker);
-}
-
-fn u64_to_f64(value: u64) -> f64 {
-    std::time::Duration::from_millis(value).as_secs_f64() * 1_000.0
 }
 
 #[tokio::test]

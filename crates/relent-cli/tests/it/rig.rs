@@ -2,14 +2,17 @@
 //!
 //! Nothing of ours is imitated. Every wait has a deadline, and what is waited for has a name.
 
+mod authority;
 mod client;
 mod cluster;
+mod pgbouncer;
 mod postgres;
 mod postgres_server;
 mod proxy;
 mod redis_server;
 mod relent;
 mod script;
+mod shared;
 mod store_server;
 mod target;
 mod wire;
@@ -20,12 +23,17 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout};
 
+pub(crate) use authority::Authority;
 pub(crate) use client::{Client, Reply, has_ended, request};
 pub(crate) use cluster::{Cluster, Places};
+pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use postgres::Postgres;
+pub(crate) use postgres_server::PostgresServer;
 pub(crate) use proxy::Fault;
+pub(crate) use redis_server::RedisServer;
 pub(crate) use relent::Relent;
 pub(crate) use script::{Gate, Step, answer, ok, status};
+pub(crate) use shared::{Shared, Way, can_start};
 pub(crate) use store_server::{Kind, StoreServer};
 pub(crate) use target::{Seen, Target};
 pub(crate) use wire::hash;
@@ -90,6 +98,11 @@ pub(crate) fn seed() -> u64 {
 /// A number out of the environment.
 pub(crate) fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// A port of this machine that nobody has at present.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A policy with short waits, no breaker and no limit on retries: one task's life and nothing else.

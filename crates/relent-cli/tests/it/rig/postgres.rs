@@ -1,7 +1,8 @@
 //! A place in the PostgreSQL that `./test` starts: a schema of its own, gone when it is dropped.
 //!
-//! `RELENT_TEST_POSTGRES` is a connection string of a superuser. Without it a test is not run, unless
-//! `RELENT_TEST_SERVERS` says that servers are required.
+//! `RELENT_TEST_POSTGRES` is a connection string of a superuser, `RELENT_TEST_PGBOUNCER` one of the
+//! pooler before it. Without them a test is not run, unless `RELENT_TEST_SERVERS` says that servers are
+//! required.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process, thread};
@@ -11,26 +12,41 @@ use tokio_postgres::NoTls;
 #[derive(Debug)]
 pub(crate) struct Postgres {
     server: String,
+    /// Where nodes connect: the server, or a pooler before it.
+    door: String,
     pub(crate) schema: String,
 }
 
 impl Postgres {
     /// `None` if there is no server to test with.
     pub(crate) fn schema() -> Option<Postgres> {
-        static LAST: AtomicU32 = AtomicU32::new(0);
         let server = server_of("RELENT_TEST_POSTGRES")?;
+        Some(Postgres::behind(server.clone(), server))
+    }
+
+    /// The same, whose nodes go through the pooler.
+    pub(crate) fn pooled() -> Option<Postgres> {
+        let server = server_of("RELENT_TEST_POSTGRES")?;
+        Some(Postgres::behind(server, server_of("RELENT_TEST_PGBOUNCER")?))
+    }
+
+    /// Whose nodes connect there.
+    pub(super) fn behind(server: String, door: String) -> Postgres {
+        static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::SeqCst);
-        Some(Postgres { server, schema: format!("cli_{}_{number}", process::id()) })
+        Postgres { server, door, schema: format!("cli_{}_{number}", process::id()) }
     }
 
     /// As `--store` takes it, with a password that the server does not ask for.
     pub(crate) fn url(&self) -> String {
-        let value = |name: &str| {
-            let mut pairs = self.server.split(' ').filter_map(|pair| pair.split_once('='));
-            pairs.find(|(key, _)| *key == name).unwrap().1.replace('/', "%2F")
+        let find = |name: &str| {
+            let mut pairs = self.door.split(' ').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).map(|(_, value)| value.replace('/', "%2F"))
         };
+        let value = |name: &str| find(name).unwrap();
         let (host, user, database) = (value("host"), value("user"), value("dbname"));
-        format!("postgres://{user}:hunter2@{host}/{database}")
+        let port = find("port").map_or(String::new(), |port| format!(":{port}"));
+        format!("postgres://{user}:hunter2@{host}{port}/{database}")
     }
 
     /// What `serve` and others are told to use it.
@@ -42,6 +58,9 @@ impl Postgres {
         arguments.extend(set("store.allow_unsafe", "true"));
         // Few connections, as many tests run at the same time.
         arguments.extend(set("store.postgres.connections_max", "1"));
+        if self.door != self.server {
+            arguments.extend(set("store.postgres.prepare", "false"));
+        }
         arguments
     }
 

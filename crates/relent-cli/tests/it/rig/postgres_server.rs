@@ -15,19 +15,60 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
-use super::{soon, wait_until};
+use super::{Authority, SOON, soon, wait_until};
 
 /// How long it may take to start, with the log to replay after a crash.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
+/// Then its port is only the socket's name.
+const UNUSED_PORT: u16 = 5432;
 
 #[derive(Debug)]
 pub(crate) struct PostgresServer {
     child: Child,
     folder: TempDir,
+    /// Where it listens beside its socket.
+    port: Option<u16>,
 }
 
 impl PostgresServer {
     pub(crate) async fn start() -> PostgresServer {
+        PostgresServer::start_at(None).await
+    }
+
+    /// Also on a port of this machine, with a certificate for `localhost`.
+    pub(crate) async fn start_with_tls(port: u16, authority: &Authority) -> PostgresServer {
+        let server = PostgresServer::start_at(Some(port)).await;
+        let files = authority.issue(server.folder.path(), &["localhost"]);
+        if let Some((uid, gid)) = other_user() {
+            chown(&files.key, Some(uid), Some(gid)).unwrap();
+        }
+        let set = async |name: &str, file: &Path| {
+            server.set(&format!("{name} = '{}'", file.display())).await;
+        };
+        set("ssl_cert_file", &files.certificate).await;
+        set("ssl_key_file", &files.key).await;
+        server.set_tls(true).await;
+        server
+    }
+
+    /// Switches TLS on or off for new connections.
+    pub(crate) async fn set_tls(&self, on: bool) {
+        let word = if on { "on" } else { "off" };
+        self.set(&format!("ssl = {word}")).await;
+        self.connect().await.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        wait_until(SOON, "TLS is switched", async || {
+            let row = self.connect().await.query_one("SHOW ssl", &[]).await.unwrap();
+            (row.get::<_, &str>(0) == word).then_some(())
+        })
+        .await;
+    }
+
+    async fn set(&self, setting: &str) {
+        let sql = format!("ALTER SYSTEM SET {setting}");
+        self.connect().await.batch_execute(&sql).await.unwrap();
+    }
+
+    async fn start_at(port: Option<u16>) -> PostgresServer {
         // Not under TMPDIR: the path of a socket is short, and another user has to get there.
         let folder = tempfile::Builder::new().prefix("relent-pg-").tempdir_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -40,14 +81,14 @@ impl PostgresServer {
         let made =
             timeout(STARTS_WITHIN, initdb.output()).await.expect("initdb has ended").unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let server = PostgresServer { child: run(folder.path()), folder };
+        let server = PostgresServer { child: run(folder.path(), port), folder, port };
         server.until_ready().await;
         server
     }
 
     /// Where its socket is.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join(".s.PGSQL.5432")
+        self.folder.path().join(format!(".s.PGSQL.{}", self.port.unwrap_or(UNUSED_PORT)))
     }
 
     /// A connection that no fault is between.
@@ -56,7 +97,8 @@ impl PostgresServer {
     }
 
     async fn try_connect(&self) -> Result<Client, tokio_postgres::Error> {
-        let place = format!("host={} user=relent dbname=postgres", self.folder.path().display());
+        let (folder, port) = (self.folder.path().display(), self.port.unwrap_or(UNUSED_PORT));
+        let place = format!("host={folder} port={port} user=relent dbname=postgres");
         let (client, connection) = tokio_postgres::connect(&place, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
@@ -89,17 +131,19 @@ impl PostgresServer {
 
     /// Starts it again, after it has ended.
     pub(crate) async fn start_again(&mut self) {
-        self.child = run(self.folder.path());
+        self.child = run(self.folder.path(), self.port);
         self.until_ready().await;
     }
 }
 
-fn run(folder: &Path) -> Child {
+fn run(folder: &Path, port: Option<u16>) -> Child {
     let log = fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
     let mut postgres = program("postgres", folder);
     postgres.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
-    // Its port is only the socket's name.
-    postgres.args(["-c", "listen_addresses=", "-c", "port=5432", "-c", "max_connections=100"]);
+    let addresses = port.map_or("", |_| "127.0.0.1");
+    let port = port.unwrap_or(UNUSED_PORT);
+    postgres.args(["-c", &format!("listen_addresses={addresses}"), "-c", &format!("port={port}")]);
+    postgres.args(["-c", "max_connections=100"]);
     postgres.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
     postgres.spawn().unwrap()
 }
@@ -130,7 +174,7 @@ fn programs() -> PathBuf {
 }
 
 /// Whom to run as, if not as oneself.
-fn other_user() -> Option<(u32, u32)> {
+pub(super) fn other_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
