@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::everything_works;
-use crate::rig::{PgBouncer, Shared, Target, Way, ok, quick_policy, stretched, task, with};
+use crate::rig::{
+    PgBouncer, Relent, SOON, Shared, Target, Way, ok, quick_policy, stretched, task, wait_until,
+    with,
+};
 
 /// How long a task may wait for a node to look, as the guide says.
 const LOOKS_WITHIN: Duration = Duration::from_secs(1);
@@ -47,6 +50,53 @@ async fn a_worker_behind_a_pooler_finds_what_another_node_took_within_a_second()
             "{late:?} after it was due, {delay:?} after it was taken"
         );
     }
+}
+
+#[tokio::test]
+async fn a_pooler_that_is_restarted_and_connections_behind_it_that_are_cut_lose_nothing() {
+    let Some(mut pooler) = PgBouncer::start(&[]).await else { return };
+    let schema = pooler.schema();
+    let name = format!("{}_node", schema.schema);
+    let own = |argument: String| match argument == schema.url() {
+        true => format!("{argument}?application_name={name}"),
+        false => argument,
+    };
+    let arguments: Vec<String> = schema.arguments().into_iter().map(own).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (target, relent) = (Target::start().await, Relent::start_with(&arguments).await);
+    let client = relent.client();
+    client.register(&quick_policy("quick", 3)).await;
+    let cut = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
+    );
+    let mut ids: Vec<String> = Vec::new();
+    for round in 0..40 {
+        if round % 10 == 0 {
+            // A claim whose answer is lost would wait for its lease to end.
+            for id in &ids {
+                client.until_status(id, "SUCCEEDED").await;
+            }
+        }
+        match round {
+            10 | 20 => schema.run(&cut),
+            30 => pooler.restart().await,
+            _ => {}
+        }
+        let path = format!("/{round}");
+        target.on(&path, [ok()]);
+        let new = task(&target.url(&path), &path[1..], "quick");
+        // What was refused is sent again under the same key.
+        let taken = wait_until(SOON, "the task is taken", async || {
+            let reply = client.post("/retry-tasks", &new).await;
+            assert!(reply.status.is_success() || reply.status == 503, "{}", reply.text());
+            reply.status.is_success().then(|| reply.json())
+        });
+        ids.push(taken.await["taskId"].as_str().unwrap().to_owned());
+    }
+    for id in &ids {
+        client.until_status(id, "SUCCEEDED").await;
+    }
+    assert_eq!(client.all("/retry-tasks").await.len(), ids.len());
 }
 
 #[tokio::test]
