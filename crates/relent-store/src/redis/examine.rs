@@ -70,7 +70,7 @@ pub(super) async fn examine(routes: &Routes) -> Result<Assurance, RedisConnectEr
             let text = format!("{address} is not part of a Cluster; its address is redis://…");
             return Err(RedisConnectError::Unavailable(text));
         }
-        for finding in findings(&told) {
+        for finding in findings(&told).into_iter().chain([encryption(&routes.place, &address)]) {
             if !found.contains(&finding) {
                 found.push(finding);
             }
@@ -113,6 +113,19 @@ fn findings(told: &Told) -> Vec<Finding> {
         found.push(coverage(told));
     }
     found
+}
+
+fn encryption(place: &Place, address: &Address) -> Finding {
+    match (place.is_encrypted(), address.is_local()) {
+        (true, _) => Finding::good("TLS", "on", "the server's certificate was verified"),
+        (false, true) => Finding::good("TLS", "off", "nothing leaves this machine"),
+        (false, false) => Finding::caution(
+            "TLS",
+            "off",
+            "tasks and the password can be read on the way",
+            "use rediss://, or rediss+cluster:// for a Cluster",
+        ),
+    }
 }
 
 fn version_of(told: &Told) -> Finding {

@@ -4,6 +4,7 @@
 //! relent and nothing is retried behind anybody's back. REQ-S7.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +122,17 @@ impl Address {
         let host = if host.is_empty() { asked } else { host };
         Some(Address::Tcp(host.to_owned(), port.parse().ok()?))
     }
+
+    /// Whether nothing leaves the machine.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Address::Tcp(host, _) => {
+                let is_loopback = |address: IpAddr| address.is_loopback();
+                host == "localhost" || host.parse().is_ok_and(is_loopback)
+            }
+            Address::Unix(_) => true,
+        }
+    }
 }
 
 impl fmt::Display for Address {
@@ -206,6 +218,10 @@ impl Place {
             connect_timeout: place.connect_timeout,
             tls: place.tls.clone(),
         }
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// What keys of a shard begin with; what is between the braces decides about the server.
@@ -295,5 +311,12 @@ mod tests {
         assert_eq!(Address::read("b:7001", &asked), Some(Address::Tcp("b".to_owned(), 7001)));
         assert_eq!(Address::read(":2", &asked), Some(Address::Tcp("10.0.0.1".to_owned(), 2)));
         assert_eq!(Address::read("nowhere", &asked), None);
+    }
+
+    #[test]
+    fn it_is_known_what_leaves_the_machine() {
+        let at = |url: &str| place(url).unwrap().seeds[0].is_local();
+        assert!(at("redis://127.0.0.1") && at("redis://localhost:7000") && at("redis+unix:///a"));
+        assert!(!at("redis://10.0.0.1") && !at("redis://cache.example.com"));
     }
 }

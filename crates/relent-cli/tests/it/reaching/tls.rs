@@ -67,7 +67,7 @@ async fn redis_is_reached_through_tls_and_verified() {
     Shared::on_redis(&insecure, &[]).refused().await.says("invalid peer certificate");
 
     let shared = Shared::on_redis(&url("localhost"), &[&trust]);
-    shared.run(&["store", "check"], &[]).await.exit(0);
+    shared.run(&["store", "check"], &[]).await.exit(0).says("TLS on good:");
     everything_works(&shared).await;
 }
 
@@ -85,6 +85,6 @@ async fn a_redis_cluster_is_reached_through_tls_and_verified() {
     let unknown = Shared::on_redis(&url, &[]).refused().await;
     unknown.says("invalid peer certificate: UnknownIssuer");
     let shared = Shared::on_redis(&url, &[&trust]);
-    shared.run(&["store", "check"], &[]).await.exit(0);
+    shared.run(&["store", "check"], &[]).await.exit(0).says("TLS on good:");
     everything_works(&shared).await;
 }
