@@ -19,6 +19,7 @@ mod attempt;
 mod clock;
 mod contract;
 mod error;
+mod hints;
 mod id;
 mod lane;
 mod lease;

@@ -275,13 +275,13 @@ async fn run(
     workers.spawn(record::work(Arc::clone(&node)));
     workers.spawn(claim::work(Arc::clone(&node)));
     let mut chores = JoinSet::new();
-    chores.spawn(hints::keep_looking(Arc::clone(&node)));
+    chores.spawn(crate::hints::keep_looking(Arc::clone(&node)));
     chores.spawn(prune::keep_making_days(Arc::clone(&node)));
     if node.tells {
-        chores.spawn(hints::tell_others(Arc::clone(&node)));
+        chores.spawn(crate::hints::tell_others(Arc::clone(&node)));
     }
     if node.tells && node.place.can_hear() {
-        chores.spawn(hints::hear_others(Arc::clone(&node)));
+        chores.spawn(crate::hints::hear_others(Arc::clone(&node)));
     }
     let by = match told_to_end.wait_for(Option::is_some).await {
         Ok(by) => by.unwrap_or_else(Instant::now),

@@ -260,10 +260,10 @@ async fn run(
         workers.spawn(claim::work(Arc::clone(&node), shard));
     }
     let mut chores = JoinSet::new();
-    chores.spawn(hints::keep_looking(Arc::clone(&node)));
+    chores.spawn(crate::hints::keep_looking(Arc::clone(&node)));
     if node.listens {
-        chores.spawn(hints::tell_others(Arc::clone(&node)));
-        chores.spawn(hints::hear_others(Arc::clone(&node)));
+        chores.spawn(crate::hints::tell_others(Arc::clone(&node)));
+        chores.spawn(crate::hints::hear_others(Arc::clone(&node)));
     }
     let by = match told_to_end.wait_for(Option::is_some).await {
         Ok(by) => by.unwrap_or_else(Instant::now),

@@ -9,7 +9,7 @@
 //! seconds a line is read from its very beginning, as is everything by the looks of [`hints`]. What
 //! is found there that was not known is told in the same way.
 //!
-//! [`hints`]: super::hints
+//! [`hints`]: crate::hints
 //!
 //! REQ-S4, REQ-S5.
 

@@ -22,6 +22,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Statement};
 
 use super::failure::{Failure, describe};
 use super::place::{Place, Role};
+use crate::hints::jittered;
 use crate::trust::with_way_out;
 
 /// What a statement is given, and of which type.
@@ -198,11 +199,6 @@ impl Open {
         // To the end of the answer, which comes after the commit.
         self.client.query(&statement, &values).await
     }
-}
-
-/// A wait of which chance takes a part: anything from nothing to this.
-pub(super) fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(fastrand::f64())
 }
 
 /// The server says with the error that it ends the connection.

@@ -21,10 +21,11 @@ use tokio::time::sleep;
 use tokio_postgres::types::Type;
 
 use super::failure::Failure;
-use super::link::{Link, jittered};
+use super::link::Link;
 use super::node::Node;
 use super::rows::{CANCELLED, EXHAUSTED, SUCCEEDED, column, from_duration, from_time};
 use crate::error::Error;
+use crate::hints::jittered;
 use crate::task::Retention;
 
 const PRUNE_TASKS: &str = "

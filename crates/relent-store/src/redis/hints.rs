@@ -1,240 +1,100 @@
-//! What nodes tell each other, and what is done in case nobody tells.
-//!
-//! A node that made something due tells the others on a channel, so that they need not look. It is a
-//! hint and nothing else: it is sent after the script, and lost if nobody listens. What gathers during
-//! one round trip is told with the next, the earliest time of each line once. What is due later than the
-//! others' next look is not told at all. In a Cluster the channel is everywhere.
-//!
-//! Behind it every node looks by itself: now and then while it hears, more often while it does not
-//! (the connection is lost), and most often while it finds something. The looks of nodes that started
-//! together drift apart, as chance has a part in each wait. REQ-S4, REQ-S5, REQ-S7.
+//! How nodes tell each other through Redis: on a channel, which in a Cluster is everywhere.
+//! REQ-S4, REQ-S5, REQ-S7.
 
-use std::collections::HashMap;
-use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, cmd};
-use relent_policy::{Timestamp, Turn};
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
+use relent_policy::Timestamp;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-use super::claim::{line, to_line};
 use super::failure::{Failure, describe};
-use super::link::{self, Role, jittered};
+use super::link::{self, Role};
 use super::node::Node;
 use super::place::Place;
 use super::values::text;
-use crate::id::LaneId;
+use crate::hints::{Hints, Neighbour, begin_to_hear, hear};
 use crate::lane::LaneDue;
 
-/// At most so often: the others need not be told of each task by itself.
-const TELL_EVERY: Duration = Duration::from_millis(5);
-/// Of one message.
-const TEXT_MAX: usize = 7_500;
 /// Hints that wait to be heard; what is more is lost, and found by looking.
 const HEARD_MAX: usize = 1_024;
-
-const LOOK_WHILE_HEARING: Duration = Duration::from_secs(3);
-const LOOK_OFTEN: Duration = Duration::from_millis(100);
-const LOOK_SELDOM: Duration = Duration::from_secs(1);
-const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// How long nothing need be heard before the connection is tried.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-const CLOCK_EVERY: Duration = Duration::from_secs(10);
 
-/// What the other nodes are still to be told.
-#[derive(Default)]
-pub(super) struct Hints {
-    lines: Mutex<HashMap<(LaneId, bool), Timestamp>>,
-    ready: Notify,
-    hears: AtomicBool,
-}
+impl Neighbour for Node {
+    type Failure = Failure;
 
-impl Hints {
-    pub(super) fn add(&self, dues: &[LaneDue]) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        for due in dues {
-            let at = lines.entry((due.lane, due.turn == Turn::Retry)).or_insert(due.at);
-            *at = due.at.min(*at);
-        }
-        drop(lines);
-        self.ready.notify_one();
+    fn number(&self) -> u32 {
+        self.number
     }
 
-    fn take(&self, not_after: Timestamp) -> Vec<LaneDue> {
-        let lines = mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner));
-        let soon = lines.into_iter().filter(|(_, at)| *at <= not_after);
-        soon.map(|((lane, retry), at)| LaneDue {
-            lane,
-            turn: if retry { Turn::Retry } else { Turn::First },
-            at,
-        })
-        .collect()
+    fn hints(&self) -> &Hints {
+        &self.hints
     }
-}
 
-/// Tells the other nodes.
-pub(super) async fn tell_others(node: Arc<Node>) {
-    loop {
-        node.hints.ready.notified().await;
-        let dues = node.hints.take(node.clock.now() + LOOK_WHILE_HEARING * 2);
-        for text in write(node.number, &dues) {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn tell_here(&self, dues: &[LaneDue]) {
+        Node::tell_here(self, dues);
+    }
+
+    async fn say(&self, texts: Vec<String>) -> Result<(), Failure> {
+        for text in texts {
             let mut command = cmd("PUBLISH");
-            command.arg(node.routes.place.channel()).arg(text);
-            if let Err(failure) = node.routes.send(0, Role::Plain, &command).await {
-                tracing::debug!(?failure, "other nodes were not told; they will look");
-            }
+            command.arg(self.routes.place.channel()).arg(text);
+            self.routes.send(0, Role::Plain, &command).await?;
         }
-        sleep(TELL_EVERY).await;
+        Ok(())
     }
-}
 
-/// Hears the other nodes, and listens again when the connection is lost.
-pub(super) async fn hear_others(node: Arc<Node>) {
-    loop {
-        if let Err(failure) = hear(&node).await {
-            tracing::warn!(?failure, "cannot listen to other nodes; looking instead");
-        }
-        node.hints.hears.store(false, Ordering::SeqCst);
-        sleep(jittered(LISTEN_AGAIN)).await;
-    }
-}
-
-async fn hear(node: &Node) -> Result<(), Failure> {
-    let (ears, mut heard) = mpsc::channel::<Option<String>>(HEARD_MAX);
-    let config = AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
-        let said = match push.kind {
-            PushKind::Message => push.data.into_iter().nth(1).and_then(|said| text(said).ok()),
-            PushKind::Disconnection => None,
-            _ => return Ok(()),
-        };
-        match ears.try_send(said) {
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(()),
-            _ => Ok(()),
-        }
-    });
-    let place = Place::listening(&node.routes.place);
-    let address = node.routes.servers().remove(0);
-    let mut open = link::open(&place, &address, config).await?;
-    let subscribed = timeout(place.connect_timeout, open.connection().subscribe(place.channel()));
-    match subscribed.await {
-        Ok(subscribed) => subscribed.map_err(|error| Failure::Down(describe(&error)))?,
-        Err(_) => return Err(Failure::Down("it does not answer".to_owned())),
-    }
-    node.hints.hears.store(true, Ordering::SeqCst);
-    // What was told while nobody listened.
-    look(node).await?;
-    loop {
-        // A connection that is silent for long may be gone without a word.
-        match timeout(SILENCE_MAX, heard.recv()).await {
-            Ok(Some(Some(said))) => {
-                let (teller, dues) = read(&said);
-                if teller != Some(node.number) {
-                    node.tell_here(&dues);
-                }
+    async fn listen(&self) -> Result<(), Failure> {
+        let (ears, mut heard) = mpsc::channel::<Option<String>>(HEARD_MAX);
+        let config = AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
+            let said = match push.kind {
+                PushKind::Message => push.data.into_iter().nth(1).and_then(|said| text(said).ok()),
+                PushKind::Disconnection => None,
+                _ => return Ok(()),
+            };
+            match ears.try_send(said) {
+                Err(mpsc::error::TrySendError::Closed(_)) => Err(()),
+                _ => Ok(()),
             }
-            Ok(_) => return Ok(()),
-            Err(_) => {
-                let mut ping = open.connection().clone();
-                let ponged = timeout(place.connect_timeout, async {
-                    ping.send_packed_command(&cmd("PING")).await
-                });
-                if !matches!(ponged.await, Ok(Ok(_))) {
-                    return Err(Failure::Lost("it does not answer".to_owned()));
+        });
+        let place = Place::listening(&self.routes.place);
+        let address = self.routes.servers().remove(0);
+        let mut open = link::open(&place, &address, config).await?;
+        let subscribed =
+            timeout(place.connect_timeout, open.connection().subscribe(place.channel()));
+        match subscribed.await {
+            Ok(subscribed) => subscribed.map_err(|error| Failure::Down(describe(&error)))?,
+            Err(_) => return Err(Failure::Down("it does not answer".to_owned())),
+        }
+        begin_to_hear(self).await?;
+        loop {
+            // A connection that is silent for long may be gone without a word.
+            match timeout(SILENCE_MAX, heard.recv()).await {
+                Ok(Some(Some(said))) => hear(self, &said),
+                Ok(_) => return Ok(()),
+                Err(_) => {
+                    let mut ping = open.connection().clone();
+                    let ponged = timeout(place.connect_timeout, async {
+                        ping.send_packed_command(&cmd("PING")).await
+                    });
+                    if !matches!(ponged.await, Ok(Ok(_))) {
+                        return Err(Failure::Lost("it does not answer".to_owned()));
+                    }
                 }
             }
         }
     }
-}
 
-/// Looks for what nobody told, and at the clock of Redis.
-pub(super) async fn keep_looking(node: Arc<Node>) {
-    let mut wait = LOOK_OFTEN;
-    let mut until_clock = CLOCK_EVERY;
-    let mut seen = Vec::new();
-    loop {
-        let hears = node.hints.hears.load(Ordering::SeqCst);
-        let next = if hears { LOOK_WHILE_HEARING } else { wait };
-        let pause = next / 2 + jittered(next / 2);
-        sleep(pause).await;
-        match look(&node).await {
-            Ok(found) => {
-                wait = if found == seen { (wait * 2).min(LOOK_SELDOM) } else { LOOK_OFTEN };
-                seen = found;
-            }
-            Err(failure) => {
-                tracing::debug!(?failure, "cannot look for what is due");
-                wait = LOOK_SELDOM;
-            }
-        }
-        until_clock = until_clock.saturating_sub(pause);
-        if until_clock.is_zero() {
-            until_clock = CLOCK_EVERY;
-            if let Err(failure) = node.clock.measure(&node.routes).await {
-                tracing::debug!(?failure, "cannot look at the clock of Redis");
-            }
-        }
-    }
-}
-
-/// Tells who listens here what is due before the next look.
-async fn look(node: &Node) -> Result<Vec<LaneDue>, Failure> {
-    let soon = node.clock.now() + LOOK_WHILE_HEARING * 2;
-    let until = (soon.as_nanos() / 1_000).to_string();
-    let lines = node.lines_until(&until).await?;
-    node.tell_here(&lines);
-    Ok(lines)
-}
-
-/// Hints as texts: the teller's number, then line and time of each.
-fn write(teller: u32, dues: &[LaneDue]) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
-    for due in dues {
-        let hint = format!(" {}@{}", line(due.lane, due.turn), due.at.as_nanos());
-        match texts.last_mut().filter(|text| text.len() + hint.len() <= TEXT_MAX) {
-            Some(text) => text.push_str(&hint),
-            None => texts.push(format!("{teller}{hint}")),
-        }
-    }
-    texts
-}
-
-/// What makes no sense is left out: hints are only hints.
-fn read(text: &str) -> (Option<u32>, Vec<LaneDue>) {
-    let mut parts = text.split(' ');
-    let teller = parts.next().and_then(|number| number.parse().ok());
-    let due = |part: &str| {
-        let (line, at) = part.split_once('@')?;
-        let (lane, turn) = to_line(line.parse().ok()?).ok()?;
-        Some(LaneDue { lane, turn, at: Timestamp::from_nanos(at.parse().ok()?) })
-    };
-    (teller, parts.filter_map(due).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hints_are_read_as_they_were_written() {
-        let due = |lane| LaneDue {
-            lane: LaneId::from_u32(lane),
-            turn: if lane % 2 == 0 { Turn::First } else { Turn::Retry },
-            at: Timestamp::from_nanos(1_800_000_000_000_000_000 + u64::from(lane)),
-        };
-        let dues: Vec<LaneDue> = (0..1_000).map(due).collect();
-        let texts = write(7, &dues);
-        assert!(texts.len() > 1 && texts.iter().all(|text| text.len() < 8_000));
-        let read: Vec<_> = texts.iter().map(|text| read(text)).collect();
-        assert!(read.iter().all(|(teller, _)| *teller == Some(7)));
-        assert_eq!(read.into_iter().flat_map(|(_, dues)| dues).collect::<Vec<_>>(), dues);
+    async fn due_until(&self, soon: Timestamp) -> Result<Vec<LaneDue>, Failure> {
+        self.lines_until(&(soon.as_nanos() / 1_000).to_string()).await
     }
 
-    #[test]
-    fn nonsense_is_no_hint() {
-        assert_eq!(read(""), (None, Vec::new()));
-        assert_eq!(read("x 1@2@3 y @ -1@1 1@"), (None, Vec::new()));
+    async fn look_at_clock(&self) -> Result<(), Failure> {
+        self.clock.measure(&self.routes).await
     }
 }

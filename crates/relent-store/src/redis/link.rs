@@ -20,6 +20,7 @@ use super::examine;
 use super::failure::{Failure, describe};
 use super::place::{Address, Place};
 use crate::assurance::Severity;
+use crate::hints::jittered;
 use crate::trust::with_way_out;
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -192,9 +193,4 @@ pub(super) async fn open(
     };
     let opened = timeout(place.connect_timeout, opened).await;
     opened.unwrap_or_else(|_| Err(down("it does not answer".to_owned())))
-}
-
-/// A wait of which chance takes a part: anything from nothing to this.
-pub(super) fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(fastrand::f64())
 }
