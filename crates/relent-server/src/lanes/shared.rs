@@ -268,10 +268,11 @@ impl Lane {
         }
     }
 
-    /// Becomes what the breaker is for all, if this is news.
+    /// Becomes what the breaker is for all, if this is news. What is heard has an order, so an earlier
+    /// revision is news too: a replica has taken over that had not received the later ones.
     pub(crate) fn follow(&self, revision: u64, breaker: BreakerSnapshot) -> bool {
         let mut state = self.state();
-        if revision <= state.breaker_revision {
+        if revision == state.breaker_revision {
             return false;
         }
         state.breaker_revision = revision;

@@ -43,8 +43,12 @@ impl LastBeat {
         LastBeat(Mutex::new(at))
     }
 
-    fn replace(&self, at: i64) -> i64 {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), at)
+    fn get(&self) -> i64 {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, at: i64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 }
 
@@ -63,7 +67,7 @@ impl Node {
         let (rank, of): (Result<u32, Error>, Result<u32, Error>) = (count(0), count(1));
         let share = works.then_some(Share::new(rank?, of?));
 
-        let since = self.last_beat.replace(seen_at) - from_duration(OVERLAP);
+        let since = self.last_beat.get() - from_duration(OVERLAP);
         let rows = link.look(LANES, &[(&since as _, Type::INT8)]).await?;
         let lanes = rows.iter().map(lanes::to_record).collect::<Result<Vec<_>, Error>>()?;
         lanes.iter().for_each(|lane| self.learn_lane(lane.id, &lane.tenant));
@@ -76,6 +80,8 @@ impl Node {
             self.learn_policy(policy.key);
             policies.push((tenant, policy));
         }
+        // Only now: what was not heard to the end is to be heard again.
+        self.last_beat.set(seen_at);
         Ok(Beat { share, lanes, policies })
     }
 

@@ -8,6 +8,7 @@
 //! log, is refused. Every command has a limit; a connection that misses it is given up. REQ-S4, REQ-S7.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -40,6 +41,8 @@ pub(super) struct Link {
     pub(super) address: Address,
     limit: Duration,
     allow_danger: bool,
+    /// How many connections were made, here and by others that count along.
+    made: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
@@ -72,8 +75,9 @@ impl Link {
         address: Address,
         limit: Duration,
         allow_danger: bool,
+        made: Arc<AtomicU64>,
     ) -> Link {
-        Link { place, address, limit, allow_danger, state: Mutex::default() }
+        Link { place, address, limit, allow_danger, made, state: Mutex::default() }
     }
 
     /// Sends a command to its end.
@@ -154,6 +158,8 @@ impl Link {
     async fn connect(&self) -> Result<Open, Failure> {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let mut open = open(&self.place, &self.address, config).await?;
+        // Before anything is sent: whoever asks after that knows that it may be another server.
+        self.made.fetch_add(1, Ordering::SeqCst);
         if !self.allow_danger {
             let limit = self.place.connect_timeout;
             let found = timeout(limit, examine::look(&mut open.connection)).await;

@@ -19,6 +19,7 @@ use super::clock::Clock;
 use super::enqueue::NewTasks;
 use super::failure::Failure;
 use super::link::Role;
+use super::members::Heard;
 use super::routes::{Copies, Routes};
 use super::script::Script;
 use super::values::some_bytes;
@@ -46,7 +47,7 @@ pub(super) struct Node {
     pub(super) hints: Hints,
     pub(super) operations: Arc<Semaphore>,
     /// The last change of lanes and policies that was heard of.
-    pub(super) heard: Mutex<String>,
+    pub(super) heard: Mutex<Option<Heard>>,
     /// The highest id of a task that is known here: the next one is higher.
     pub(super) last_task: AtomicU64,
     epoch: RwLock<String>,
@@ -100,7 +101,7 @@ impl Node {
             shards,
             hints: Hints::default(),
             operations: Arc::new(Semaphore::new(OPERATIONS_MAX as usize)),
-            heard: Mutex::new("0".to_owned()),
+            heard: Mutex::default(),
             last_task: AtomicU64::new(0),
             epoch: RwLock::new(epoch),
             lanes: RwLock::default(),
@@ -191,7 +192,7 @@ impl Node {
         *self.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch;
         self.lanes.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.policies.write().unwrap_or_else(PoisonError::into_inner).clear();
-        "0".clone_into(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner));
+        self.hear(None);
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -8,6 +8,7 @@
 //! run: redirected, or by a server that did not know the script. REQ-S7.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(super) struct Routes {
     allow_danger: bool,
     shards: Vec<Route>,
     links: Mutex<HashMap<(Address, Role), Arc<Link>>>,
+    /// How many plain connections were made.
+    made: Arc<AtomicU64>,
 }
 
 struct Route {
@@ -56,7 +59,14 @@ impl Routes {
             Route { slot, at: Mutex::new(seed) }
         };
         let shards = (0..shards).map(route).collect();
-        Routes { place, limit, allow_danger, shards, links: Mutex::default() }
+        let (links, made) = (Mutex::default(), Arc::default());
+        Routes { place, limit, allow_danger, shards, links, made }
+    }
+
+    /// How many plain connections were made. If it has grown, another server may have taken over, which has
+    /// not received everything that the one before it had said.
+    pub(super) fn connections_made(&self) -> u64 {
+        self.made.load(Ordering::SeqCst)
     }
 
     pub(super) fn shards(&self) -> usize {
@@ -86,8 +96,11 @@ impl Routes {
     pub(super) fn link(&self, address: Address, role: Role) -> Arc<Link> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let link = links.entry((address.clone(), role)).or_insert_with(|| {
-            let place = Arc::clone(&self.place);
-            Arc::new(Link::new(place, address, self.limit, self.allow_danger))
+            let (place, made) = match role {
+                Role::Plain => (Arc::clone(&self.place), Arc::clone(&self.made)),
+                _ => (Arc::clone(&self.place), Arc::default()),
+            };
+            Arc::new(Link::new(place, address, self.limit, self.allow_danger, made))
         });
         Arc::clone(link)
     }

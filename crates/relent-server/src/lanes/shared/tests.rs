@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use relent_policy::{BreakerRules, BudgetRules, Membership, Outcome, Pass, PolicySpec, Refusal};
+use relent_policy::{
+    Admission, BreakerRules, BudgetRules, Health, Membership, Outcome, Pass, PolicySpec, Refusal,
+};
 use relent_store::{LaneRecord, PolicyKey, TenantId};
 
 use super::*;
@@ -280,6 +282,30 @@ fn probe(spec: &PolicySpec, seed: u64) -> Vec<(u64, u64)> {
         }
     }
     probes
+}
+
+/// As after a failover to a replica that had not received the last revisions.
+#[test]
+fn a_breaker_that_was_set_back_in_the_store_is_followed() {
+    let rules = BreakerRules { calls_min: 1, ..BreakerRules::default() };
+    let (_book, lane) = lane(&PolicySpec { breaker: Some(rules), ..PolicySpec::async_event() });
+    let closed = Breaker::new(rules);
+    let mut open = closed;
+    open.record(Admission::Normal, Health::Failing, at(1_000), 0);
+    let state = || lane.view(at(1_001)).breaker.unwrap();
+    assert!(lane.follow(7, open.snapshot()));
+    assert_eq!(state(), BreakerState::Open);
+    assert!(!lane.follow(7, closed.snapshot()), "it is known");
+    assert!(lane.follow(5, closed.snapshot()));
+    assert_eq!(state(), BreakerState::Closed);
+
+    // And whoever asks on top of what the store has forgotten is not refused for ever.
+    lane.follow(9, open.snapshot());
+    let swap = BreakerSwap { lane: lane.id, seen: 9, breaker: open.snapshot() };
+    let lost = BreakerSwapped::Lost { revision: 5, breaker: Some(open.snapshot()) };
+    lane.told(&swap, lost);
+    lane.ask_leave(&mut lane.state(), Turn::First, at(120_000));
+    assert_eq!(lane.to_tell(at(120_000), 0).map(|swap| swap.seen), Some(5));
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -47,8 +47,12 @@ impl Server {
         server
     }
 
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
     pub(crate) fn url(&self) -> String {
-        format!("redis+unix://{}", self.directory.path().join("socket").display())
+        format!("redis+unix://{}", self.socket().display())
     }
 
     pub(crate) fn connect(&self, options: RedisOptions) -> RedisStore {
