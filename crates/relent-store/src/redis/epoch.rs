@@ -113,7 +113,6 @@ pub(super) async fn open(
     // that it is ready after them.
     let before = epochs(routes).await.map_err(unavailable)?;
     let founded = find(routes).await.map_err(unavailable)?;
-    let epochs = epochs(routes).await.map_err(unavailable)?;
     let reset = |what: &str| {
         let prefix = routes.place.prefix.clone();
         Err(RedisConnectError::Reset { prefix, what: what.to_owned() })
@@ -132,6 +131,8 @@ pub(super) async fn open(
         settle(routes, &founded.epoch, true).await.map_err(unavailable)?;
         return Ok(founded.epoch);
     }
+    // Only now: another node may have made all of it since.
+    let epochs = epochs(routes).await.map_err(unavailable)?;
     if epochs.iter().all(|epoch| epoch.as_ref() == Some(&founded.epoch)) {
         return Ok(founded.epoch);
     }
