@@ -13,8 +13,8 @@
 //! **Keys** of a shard, after its tag: `t`*id* a task, `a`*id* its attempts, `k`*xx* the idempotency
 //! keys that begin with this byte, `q`*line* what waits, `h` the head of each line, `l` leases by their
 //! end, `z` deadlines, `x`*tenant* and `d`*tenant* all tasks and dead letters by id, `o`, `b` and `g` what
-//! ended, was given up and was attempted, in order of time, `c` counts, `i` and `n` the last id and the
-//! last token, `e` the epoch. In the first also `meta`, `p…` policies, `v…` lanes, `m…` nodes, `w…` changes.
+//! ended, was given up and was attempted, in order of time, `os`, `bs` and `gs` the same of what came from
+//! another store, `c` counts, `i` and `n` the last id and the last token, `e` the epoch. In the first also `meta`, `p…` policies, `v…` lanes, `m…` nodes, `w…` changes.
 //! None of them expires; what retention deletes is all that goes.
 //!
 //! **One thread** carries a node's connections and everything that waits for them, on a runtime of its
@@ -22,12 +22,13 @@
 //!
 //! The hard parts have essays at the top of their files: [`enqueue`] (keys, batches, ids), [`claim`],
 //! [`layout`] (one key for a task), [`epoch`] (lost data), [`routes`] (Cluster), [`link`] (healing),
-//! [`hints`] (who is told), [`prune`]. REQ-S3, REQ-S4, REQ-S7, REQ-D1.
+//! [`hints`] (who is told), [`prune`], [`copying`]. REQ-S3, REQ-S4, REQ-S7, REQ-D1.
 
 mod change;
 mod claim;
 mod clock;
 mod codes;
+mod copying;
 mod enqueue;
 mod epoch;
 mod examine;

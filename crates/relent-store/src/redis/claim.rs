@@ -7,7 +7,11 @@
 //! the set of deadlines. A call takes a bounded number of tasks and bytes; what is left of a want is
 //! said to be due at once.
 //!
-//! Claims of one shard go one after the other, in the order in which they came. REQ-S3, REQ-S4, REQ-S5.
+//! Claims of one shard go one after the other, in the order in which they came.
+//!
+//! **Tokens.** A shard counts its own. Whoever has a lease has no more than it when it comes to write the
+//! result, so the shard stands in the token's lowest byte; an id would not do, as a task that came from
+//! another store has the id that it had there. REQ-S3, REQ-S4, REQ-S5.
 
 use std::sync::Arc;
 
@@ -52,6 +56,16 @@ pub(super) fn to_line(line: u64) -> Result<(LaneId, Turn), Error> {
     let turn = if line & 1 == 0 { Turn::First } else { Turn::Retry };
     let lane = u32::try_from(line >> 1).map_err(|_| damaged("is no lane"))?;
     Ok((LaneId::from_u32(lane), turn))
+}
+
+/// A token as leases carry it: what the shard counted, and the shard.
+fn from_token(counted: u64, shard: usize) -> u64 {
+    counted << 8 | (shard as u64 & 0xff)
+}
+
+/// What the shard counted, and the shard.
+pub(super) fn to_token(token: u64) -> (u64, usize) {
+    (token >> 8, usize::from(token.to_be_bytes()[7]))
 }
 
 /// Takes what is asked for, one after the other, until the queue is closed.
@@ -100,7 +114,7 @@ async fn claim(
         let mut tasks = Vec::with_capacity(count as usize);
         for _ in 0..count {
             let task = Task::read(to_id(next()?)?, bytes(next()?)?, None)?;
-            tasks.push(to_claimed(task, token, now));
+            tasks.push(to_claimed(task, from_token(token, shard), now));
             token += 1;
         }
         taken.push((tasks, is_there.then_some(at)));
@@ -146,7 +160,7 @@ async fn sweep(node: &Node, shard: usize, max: u32) -> Result<Vec<Swept>, Failur
         let has_more = int(next()?)? == 1;
         while let Ok(id) = next() {
             let task = Task::read(to_id(id)?, bytes(next()?)?, None)?;
-            swept.push(to_swept(task, token, until));
+            swept.push(to_swept(task, from_token(token, shard), until));
             token += 1;
         }
         // It found nothing to take over among so many deadlines; there may be more behind them.

@@ -26,6 +26,16 @@ pub(super) fn to_state(state: u8) -> Result<State, Error> {
     })
 }
 
+pub(super) fn from_state(state: State) -> u8 {
+    match state {
+        State::Pending => PENDING,
+        State::InFlight => IN_FLIGHT,
+        State::Succeeded => SUCCEEDED,
+        State::Exhausted => EXHAUSTED,
+        State::Cancelled => CANCELLED,
+    }
+}
+
 pub(super) fn from_waiting(waiting: Waiting) -> u8 {
     match waiting {
         Waiting::Scheduled => 0,

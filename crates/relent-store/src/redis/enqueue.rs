@@ -6,8 +6,9 @@
 //! other, each as if it came alone.
 //!
 //! **Ids** are made by the script out of the server's clock and a count, as [`TaskId`] says; the lowest
-//! byte is the shard. A shard's ids grow; so do those that one node is given, in whatever shard: it says
-//! with each call which was its last.
+//! byte is the shard, so that no two shards make the same. Nothing is found by that byte: a task that came
+//! from another store has the id it had there. A shard's ids grow; so do those that one node is given, in
+//! whatever shard: it says with each call which was its last.
 //!
 //! **Copies.** If so configured, the answer waits for replicas, or the log, to have what was written
 //! (`WAIT`, `WAITAOF`). If they do not in time, the caller is told that the store is not available, and
@@ -66,7 +67,7 @@ impl NewTasks {
                 lease.ok_or_else(|| Error::Damaged(format!("there is no {}", task.policy)))?;
             let hash = task.key.as_ref().map(|key| key_hash(tenant, key));
             args.push(schedule(task, lease, hash.as_ref()));
-            args.push(fixed(tenant, hash.as_ref(), task));
+            args.push(fixed(tenant, hash.as_ref(), &task.into()));
         }
         Ok(NewTasks { args, lanes: tasks.iter().map(|task| task.lane).collect() })
     }
@@ -184,7 +185,7 @@ pub(super) fn first_attempts(dues: HashMap<LaneId, Timestamp>) -> Vec<LaneDue> {
 }
 
 /// `WAIT` answers with the number of replicas, `WAITAOF` with those of logs here and there.
-fn expect_copies(copied: Value, wanted: i64) -> Result<(), Failure> {
+pub(super) fn expect_copies(copied: Value, wanted: i64) -> Result<(), Failure> {
     let (logged, replicas) = match copied {
         Value::Array(_) => {
             let mut counts = array(copied)?.into_iter();

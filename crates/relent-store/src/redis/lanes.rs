@@ -27,12 +27,7 @@ impl Node {
         dependency: &str,
         policy: PolicyKey,
     ) -> Result<LaneRecord, Failure> {
-        let mut name = Vec::new();
-        put_name(&mut name, tenant.as_str());
-        let mut record = name.clone();
-        record.extend(policy.as_u32().to_be_bytes());
-        record.extend(dependency.as_bytes());
-        name.extend(dependency.as_bytes());
+        let (name, record) = from_lane(tenant, dependency, policy);
         let max = self.lanes_max.to_string();
         let args: [&[u8]; 4] = [b"open_lane", &name, max.as_bytes(), &record];
         let opened = array(self.run(0, Role::Plain, &REGISTRY, &args).await?)?;
@@ -183,6 +178,18 @@ impl Node {
     }
 }
 
+/// What a lane is found by, and what is kept of it.
+pub(super) fn from_lane(
+    tenant: &TenantId,
+    dependency: &str,
+    policy: PolicyKey,
+) -> (Vec<u8>, Vec<u8>) {
+    let mut owner = Vec::new();
+    put_name(&mut owner, tenant.as_str());
+    let name = [&owner, dependency.as_bytes()].concat();
+    (name, [&owner, &policy.as_u32().to_be_bytes()[..], dependency.as_bytes()].concat())
+}
+
 fn owner(record: &mut Reader<'_>) -> Result<TenantId, Error> {
     TenantId::try_new(&record.name()?).map_err(|_| damaged("is a lane without a tenant"))
 }
@@ -209,7 +216,7 @@ fn remembered<T>(lane: u32, read: serde_json::Result<T>) -> Option<T> {
     read.ok()
 }
 
-fn from_settings(settings: LaneSettings) -> Vec<u8> {
+pub(super) fn from_settings(settings: LaneSettings) -> Vec<u8> {
     let mut out = vec![u8::from(settings.paused)];
     let limits = [settings.in_flight_max, settings.retries_in_flight_max, settings.rate_per_second];
     for limit in limits {

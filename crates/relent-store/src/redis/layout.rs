@@ -13,15 +13,16 @@ use relent_policy::{History, IdempotencyKey, Repeatable, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::codes::{
-    HELD, from_failure, from_reason, from_repeatable, from_waiting, to_failure, to_reason,
-    to_repeatable, to_state, to_waiting,
+    HELD, from_failure, from_reason, from_repeatable, from_state, from_waiting, to_failure,
+    to_reason, to_repeatable, to_state, to_waiting,
 };
-use super::history::{HISTORY_BYTES, to_history};
+use super::history::{HISTORY_BYTES, from_history, to_history};
 use super::pack::{Reader, damaged, nanos, put_name, put_text, text};
 use crate::attempt::{AttemptRecord, Ended, Phases};
 use crate::error::Error;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::task::{NewTask, StoredRequest, TaskRecord};
+use crate::task::{NewTask, State, StoredRequest, TaskRecord};
+use crate::whole::{Held, WholeTask};
 
 /// Where what never changes begins.
 const FIXED_AT: usize = 126;
@@ -39,16 +40,33 @@ pub(super) fn key_hash(tenant: &TenantId, key: &IdempotencyKey) -> [u8; 16] {
     hash
 }
 
+/// What never changes about a task.
+pub(super) struct Fixed<'a> {
+    pub(super) lane: LaneId,
+    pub(super) repeatable: Repeatable,
+    pub(super) fingerprint: [u8; 16],
+    pub(super) key: Option<&'a IdempotencyKey>,
+    pub(super) request: &'a StoredRequest,
+}
+
+impl<'a> From<&'a NewTask> for Fixed<'a> {
+    fn from(task: &'a NewTask) -> Fixed<'a> {
+        let NewTask { lane, repeatable, fingerprint, request, .. } = task;
+        let (lane, repeatable, fingerprint) = (*lane, *repeatable, *fingerprint);
+        Fixed { lane, repeatable, fingerprint, key: task.key.as_ref(), request }
+    }
+}
+
 /// What never changes about a task, and its body.
-pub(super) fn fixed(tenant: &TenantId, hash: Option<&[u8; 16]>, task: &NewTask) -> Vec<u8> {
-    let request = &task.request;
+pub(super) fn fixed(tenant: &TenantId, hash: Option<&[u8; 16]>, task: &Fixed<'_>) -> Vec<u8> {
+    let request = task.request;
     let mut out = Vec::with_capacity(192 + request.url.len() + request.body.len());
     out.extend(task.lane.as_u32().to_be_bytes());
     out.push(from_repeatable(task.repeatable));
     out.extend(task.fingerprint);
     out.extend([0; 4]);
     put_name(&mut out, tenant.as_str());
-    match (&task.key, hash) {
+    match (task.key, hash) {
         (Some(key), Some(hash)) => {
             let length = u16::try_from(key.as_str().len()).unwrap_or(u16::MAX);
             out.extend(length.to_be_bytes());
@@ -78,12 +96,49 @@ pub(super) fn fixed(tenant: &TenantId, hash: Option<&[u8; 16]>, task: &NewTask) 
     out
 }
 
+/// A task from another store. Whoever holds it is nobody here, and the script gives the token.
+pub(super) fn from_whole(
+    whole: &WholeTask,
+    lease: u64,
+    hash: Option<&[u8; 16]>,
+) -> Result<Vec<u8>, Error> {
+    let (task, held) = (&whole.task, whole.held);
+    let claimed_at = held.and_then(|held| held.claimed_at);
+    let state = match task.state {
+        State::InFlight if claimed_at.is_none() => HELD,
+        state => from_state(state),
+    };
+    let mut out = vec![state, u8::from(task.cancel_requested), from_waiting(task.waiting)];
+    out.push(task.because.map_or(0, from_reason));
+    out.extend(task.last_status.unwrap_or_default().to_be_bytes());
+    for number in [task.attempts, task.generation, task.policy.as_u32()] {
+        out.extend(number.to_be_bytes());
+    }
+    let ended_at = task.state.is_final().then(|| task.ended_at.unwrap_or(task.due_at));
+    let times = [held.map(|held| held.until), claimed_at, ended_at];
+    let times = times.map(|at| at.unwrap_or(Timestamp::ZERO).as_nanos());
+    for number in [lease, 0].into_iter().chain(times) {
+        out.extend(number.to_be_bytes());
+    }
+    out.extend([0; 4]);
+    for at in [task.due_at, task.started_at, task.deadline_at] {
+        out.extend(at.as_nanos().to_be_bytes());
+    }
+    out.extend(whole.history.as_ref().map_or(Ok([0; HISTORY_BYTES]), from_history)?);
+    let TaskRecord { lane, fingerprint, request, .. } = task;
+    let (lane, fingerprint, repeatable) = (*lane, *fingerprint, whole.repeatable);
+    let unchanging = Fixed { lane, repeatable, fingerprint, key: task.key.as_ref(), request };
+    out.extend(fixed(&whole.tenant, hash, &unchanging));
+    Ok(out)
+}
+
 /// A task as it is written.
 pub(super) struct Task {
     pub(super) tenant: String,
     pub(super) record: TaskRecord,
     pub(super) is_held: bool,
     pub(super) lease: u64,
+    pub(super) until: Timestamp,
     pub(super) claimed_at: Timestamp,
     repeatable: Repeatable,
     history: [u8; HISTORY_BYTES],
@@ -101,7 +156,8 @@ impl Task {
         let (attempts, generation) = (head.u32()?, head.u32()?);
         let policy = PolicyKey::from_u32(head.u32()?);
         let lease = head.u64()?;
-        head.take(16)?;
+        head.take(8)?;
+        let until = head.time()?;
         let (claimed_at, ended_at) = (head.time()?, head.time()?);
         head.take(4)?;
         let (due_at, started_at, deadline_at) = (head.time()?, head.time()?, head.time()?);
@@ -149,7 +205,31 @@ impl Task {
             body_bytes,
         };
         let is_held = state == HELD;
-        Ok(Task { tenant, record, is_held, lease, claimed_at, repeatable, history })
+        Ok(Task { tenant, record, is_held, lease, until, claimed_at, repeatable, history })
+    }
+
+    /// Everything about it, for another store.
+    ///
+    /// # Errors
+    ///
+    /// When it has a history that cannot be read.
+    pub(super) fn into_whole(self, attempts: Vec<AttemptRecord>) -> Result<WholeTask, Error> {
+        let history = to_history(&self.history);
+        if history.is_none() && self.history[0] != 0 {
+            let text = format!("the history of {} cannot be read", self.record.id);
+            return Err(Error::Damaged(text));
+        }
+        let tenant = TenantId::try_new(&self.tenant);
+        let (until, claimed_at) = (self.until, (!self.is_held).then_some(self.claimed_at));
+        let in_flight = self.record.state == State::InFlight;
+        Ok(WholeTask {
+            tenant: tenant.map_err(|_| damaged("is a task without a tenant"))?,
+            repeatable: self.repeatable,
+            history,
+            held: in_flight.then_some(Held { until, claimed_at }),
+            attempts,
+            task: self.record,
+        })
     }
 
     /// Its past with this many attempts.

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::RedisOptions;
-use super::claim::{Taken, Taking};
+use super::claim::{Taken, Taking, to_token};
 use super::clock::Clock;
 use super::enqueue::NewTasks;
 use super::failure::Failure;
@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::hints::Hints;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
 use crate::lane::LaneDue;
+use crate::lease::Lease;
 use crate::queue::{Queue, closed, stopped};
 use crate::task::Enqueued;
 
@@ -259,10 +260,14 @@ impl Node {
         lanes.get(&lane).map(|tenant| self.shard_of(tenant))
     }
 
-    /// Where a task is, as its id says; `None` if there is no such shard.
-    pub(super) fn shard_of_task(&self, task: TaskId) -> Option<usize> {
-        let shard = usize::from(task.as_u64().to_be_bytes()[7]);
-        (shard < self.shards.len()).then_some(shard)
+    /// Where the task of a lease is, as its token says; `None` if there is no such shard.
+    pub(super) fn shard_of_lease(&self, lease: &Lease) -> Option<usize> {
+        Some(to_token(lease.token).1).filter(|shard| *shard < self.shards.len())
+    }
+
+    /// The lanes that are known here, and whose they are.
+    pub(super) fn known_lanes(&self) -> HashMap<LaneId, TenantId> {
+        self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn learn_lane(&self, lane: LaneId, tenant: &TenantId) {

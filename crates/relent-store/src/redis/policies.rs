@@ -22,8 +22,7 @@ impl Node {
         new: &NewPolicy,
     ) -> Result<PolicyRecord, Failure> {
         let names = names(tenant, &new.policy_id);
-        let mut head = nanos(new.lease).to_be_bytes().to_vec();
-        head.extend(&names);
+        let head = [&nanos(new.lease).to_be_bytes(), &names[..]].concat();
         let args: [&[u8]; 5] =
             [b"put_policy", &names, tenant.as_str().as_bytes(), &head, new.document.as_bytes()];
         let stored = self.run(0, Role::Plain, &REGISTRY, &args).await?;
@@ -76,7 +75,11 @@ impl Node {
         self.to_policy(key, &bytes(stored.next().unwrap_or_default())?)
     }
 
-    fn to_policy(&self, key: i64, bytes: &[u8]) -> Result<(TenantId, PolicyRecord), Error> {
+    pub(super) fn to_policy(
+        &self,
+        key: i64,
+        bytes: &[u8],
+    ) -> Result<(TenantId, PolicyRecord), Error> {
         let key = u32::try_from(key).map_err(|_| damaged("is no policy's key"))?;
         let mut record = Reader::new(bytes);
         let (deleted, version) = (record.u8()? == 1, record.u32()?);
@@ -98,8 +101,19 @@ impl Node {
     }
 }
 
+/// A policy as it is kept.
+pub(super) fn from_policy(tenant: &TenantId, policy: &PolicyRecord) -> Vec<u8> {
+    let mut record = vec![u8::from(policy.deleted)];
+    record.extend(policy.version.to_be_bytes());
+    record.extend(policy.created_at.as_nanos().to_be_bytes());
+    record.extend(nanos(policy.lease).to_be_bytes());
+    record.extend(names(tenant, &policy.policy_id));
+    record.extend(policy.document.as_bytes());
+    record
+}
+
 /// A tenant's policy, as records name it.
-fn names(tenant: &TenantId, policy_id: &str) -> Vec<u8> {
+pub(super) fn names(tenant: &TenantId, policy_id: &str) -> Vec<u8> {
     let mut names = Vec::new();
     put_name(&mut names, tenant.as_str());
     put_text(&mut names, policy_id);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use relent_policy::{Timestamp, Turn};
 
+use super::claim::to_token;
 use super::codes::{EXHAUSTED, PENDING, SUCCEEDED, from_reason, from_waiting};
 use super::failure::Failure;
 use super::history::{HISTORY_BYTES, from_history};
@@ -99,7 +100,7 @@ async fn write(node: &Node, shard: usize, records: &[&Record]) -> Result<Vec<Rec
 fn change(record: &Record) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(77);
     out.extend(record.lease.task.as_u64().to_be_bytes());
-    out.extend(record.lease.token.to_be_bytes());
+    out.extend(to_token(record.lease.token).0.to_be_bytes());
     let status = record.attempt.as_ref().and_then(|attempt| attempt.status).unwrap_or_default();
     let (state, waiting, because, due, history) = match &record.then {
         Then::Succeed => (SUCCEEDED, 0, 0, 0, [0; HISTORY_BYTES]),

@@ -73,7 +73,7 @@ impl Node {
 
     async fn record(&self, mut records: Vec<Record>) -> Result<Vec<Recorded>, Failure> {
         let shards: Vec<Option<usize>> =
-            records.iter().map(|record| self.shard_of_task(record.lease.task)).collect();
+            records.iter().map(|record| self.shard_of_lease(&record.lease)).collect();
         let mut asked = Vec::new();
         for shard in 0..self.shards.len() {
             let here: Vec<usize> =
@@ -145,7 +145,7 @@ impl Tasks for RedisStore {
 
     fn record(&self, records: Vec<Record>) -> Answer<'_, Vec<Recorded>> {
         if let [shard] = &self.node.shards[..]
-            && records.iter().all(|record| self.node.shard_of_task(record.lease.task).is_some())
+            && records.iter().all(|record| self.node.shard_of_lease(&record.lease).is_some())
         {
             let (rows, bytes) = (records.len(), record::size(&records));
             return shard.records.ask(records, rows, bytes);

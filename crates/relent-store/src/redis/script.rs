@@ -26,6 +26,8 @@ pub(super) static SWEEP: Script = Script::new(ALLOW_OOM, include_str!("lua/sweep
 pub(super) static RELEASE: Script = Script::new(ALLOW_OOM, include_str!("lua/release.lua"));
 pub(super) static CHANGE: Script = Script::new(ALLOW_OOM, include_str!("lua/change.lua"));
 pub(super) static PRUNE: Script = Script::new(ALLOW_OOM, include_str!("lua/prune.lua"));
+pub(super) static IMPORT: Script = Script::new("", include_str!("lua/import.lua"));
+pub(super) static WALK: Script = Script::new(READ_ONLY, include_str!("lua/walk.lua"));
 pub(super) static LOOK: Script = Script::new(READ_ONLY, include_str!("lua/look.lua"));
 pub(super) static REGISTRY: Script = Script::new(ALLOW_OOM, include_str!("lua/registry.lua"));
 

@@ -126,7 +126,7 @@ impl Backend {
             Backend::Memory(_) => Backend::memory(clock),
             Backend::Sqlite { options, .. } => Backend::open(options.clone()),
             Backend::Postgres { schema, .. } => Backend::on_postgres(clock, schema.another()),
-            Backend::Redis { .. } => panic!("a store on Redis is not copied"),
+            Backend::Redis { prefix, .. } => Backend::on_redis(clock, prefix.another()),
         }
     }
 
@@ -135,7 +135,7 @@ impl Backend {
             Backend::Memory(store) => store.clone(),
             Backend::Sqlite { store, .. } => store.clone().unwrap(),
             Backend::Postgres { store, .. } => store.clone().unwrap(),
-            Backend::Redis { .. } => panic!("a store on Redis is not copied"),
+            Backend::Redis { store, .. } => store.clone().unwrap(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! A fact is a function that gets a fresh [`World`] and says by its name what is true. It is listed
 //! here once; one that is not listed is dead code, and the compiler says so.
 
+mod arriving;
 mod cancelling;
 mod claiming;
 mod copying;
@@ -42,13 +43,6 @@ pub(crate) fn is_there(backend: &str) -> bool {
 }
 
 macro_rules! facts {
-    (@copied $($about:ident { $($fact:ident)+ })+) => {
-        facts! { @on memory $($about { $($fact)+ })+ }
-        facts! { @on sqlite $($about { $($fact)+ })+ }
-        facts! { @on sqlite_with_little_memory $($about { $($fact)+ })+ }
-        facts! { @on postgres $($about { $($fact)+ })+ }
-        facts! { @on postgres_pooled $($about { $($fact)+ })+ }
-    };
     ($($about:ident { $($fact:ident)+ })+) => {
         facts! { @on memory $($about { $($fact)+ })+ }
         facts! { @on sqlite $($about { $($fact)+ })+ }
@@ -230,20 +224,25 @@ facts! {
         what_is_told_can_be_claimed
         whoever_is_told_may_use_the_store
     }
-}
-
-/// On the stores that can be copied.
-mod copied {
-    facts! {
-        @copied
-        copying {
-            everything_is_copied_as_it_was
-            what_was_copied_goes_on_where_it_was
-            what_was_copied_outlives_a_restart
-            a_copy_can_be_repeated
-            what_is_in_the_way_is_refused
-            large_bodies_come_a_few_at_a_time
-            nobody_is_at_work_on_a_store_that_nobody_uses
-        }
+    copying {
+        everything_is_copied_as_it_was
+        what_was_copied_goes_on_where_it_was
+        what_was_copied_outlives_a_restart
+        a_copy_can_be_repeated
+        what_is_in_the_way_is_refused
+        large_bodies_come_a_few_at_a_time
+        nobody_is_at_work_on_a_store_that_nobody_uses
+        whoever_works_on_a_shared_store_is_counted
+    }
+    arriving {
+        an_id_from_elsewhere_is_as_good_as_an_own_one
+        an_attempt_from_elsewhere_is_taken_over_and_written
+        a_dead_letter_from_elsewhere_is_redriven
+        tasks_from_elsewhere_are_found_and_listed
+        tasks_from_elsewhere_are_found_by_who_opens_the_store_afterwards
+        new_ids_come_after_those_from_elsewhere
+        retention_goes_by_the_end_and_not_by_the_id
+        rows_from_elsewhere_are_deleted_by_their_time
+        an_id_that_is_anothers_is_refused
     }
 }

@@ -45,6 +45,11 @@ impl Prefix {
         Prefix::named(url, false)
     }
 
+    /// A fresh one in the same place.
+    pub(crate) fn another(&self) -> Prefix {
+        Prefix::named(self.url.clone(), self.is_shared)
+    }
+
     fn named(url: String, is_shared: bool) -> Prefix {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let number = LAST.fetch_add(1, Ordering::SeqCst);

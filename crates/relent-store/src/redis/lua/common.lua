@@ -21,12 +21,15 @@ local function micros(at)
     return floor(hi / 1000) * WORD + floor((hi % 1000 * WORD + lo) / 1000)
 end
 
+-- No later than the last time there is.
 local function add(a, b)
     local ah, al = unpack8('>I4I4', a)
     local bh, bl = unpack8('>I4I4', b)
     local lo, carry = al + bl, 0
     if lo >= WORD then lo, carry = lo - WORD, 1 end
-    return pack('>I4I4', ah + bh + carry, lo)
+    local hi = ah + bh + carry
+    if hi >= WORD then return sub(FULL, 1, 8) end
+    return pack('>I4I4', hi, lo)
 end
 
 local function subtract(a, b)

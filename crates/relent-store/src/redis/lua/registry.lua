@@ -138,7 +138,62 @@ local function beat()
     return { heard, before, all, lanes, policies }
 end
 
+-- ARGV[5]: how long a node is counted, in microseconds. Answers with how many are, whether they work or not.
+local function nodes()
+    local all = 0
+    for _, seen in ipairs(call('HVALS', base .. 'm')) do
+        if tonumber(sub(seen, 2)) > now_micros - tonumber(ARGV[5]) then all = all + 1 end
+    end
+    return all
+end
+
+-- Numbers that are given from now on are above this one.
+local function skip(counter, number)
+    if tonumber(call('GET', base .. counter) or 0) < tonumber(number) then
+        call('SET', base .. counter, number)
+    end
+end
+
+-- Four each: key, tenant and id, tenant, record. None is stored if one is there.
+local function import_policies()
+    for at = 5, #ARGV, 4 do
+        if call('HEXISTS', base .. 'p', ARGV[at]) == 1 then return ARGV[at] end
+    end
+    for at = 5, #ARGV, 4 do
+        local key, name, record = ARGV[at], ARGV[at + 1], ARGV[at + 3]
+        call('HSET', base .. 'p', key, record)
+        local latest = call('HGET', base .. 'pl', name)
+        latest = latest and unpack8('>I4', call('HGET', base .. 'p', latest), 2)
+        if not latest or latest < unpack8('>I4', record, 2) then call('HSET', base .. 'pl', name, key) end
+        call('RPUSH', base .. 'pt' .. ARGV[at + 2], key)
+        skip('pn', key)
+        changed('p' .. key)
+    end
+    return ''
+end
+
+-- Six each: id, tenant and dependency, record, and settings, budget and breaker or ''. None is stored if
+-- one is there.
+local function import_lanes()
+    for at = 5, #ARGV, 6 do
+        local is_there = call('HEXISTS', base .. 'v', ARGV[at]) + call('HEXISTS', base .. 'vi', ARGV[at + 1])
+        if is_there > 0 then return ARGV[at] end
+    end
+    for at = 5, #ARGV, 6 do
+        local id = ARGV[at]
+        call('HSET', base .. 'vi', ARGV[at + 1], id)
+        call('HSET', base .. 'v', id, ARGV[at + 2])
+        for n, kind in ipairs({ 'vs', 'vb', 'vk' }) do
+            if ARGV[at + 2 + n] ~= '' then call('HSET', base .. kind, id, ARGV[at + 2 + n]) end
+        end
+        skip('vn', id)
+        changed('v' .. id)
+    end
+    return ''
+end
+
 return ({
+    nodes = nodes, import_policies = import_policies, import_lanes = import_lanes,
     put_policy = put_policy, delete_policy = delete_policy, open_lane = open_lane,
     change_lane = change_lane, save_budgets = save_budgets, swap_breakers = swap_breakers, beat = beat,
 })[ARGV[4]]()

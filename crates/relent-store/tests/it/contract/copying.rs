@@ -5,8 +5,8 @@ use relent_policy::Turn::{First, Retry};
 use relent_policy::{Breaker, BreakerRules, Budget, BudgetRules};
 use relent_store::{
     BreakerSwap, Cancelled, Copying, Enqueued, Error, Extent, LaneChange, LaneRecord, MemoryStore,
-    PolicyRecord, Redrive, Redriven, State, StoredRequest, SweptBecause, TaskId, TenantId,
-    WholeTask,
+    NODE_TTL, PolicyRecord, Redrive, Redriven, State, StoredRequest, SweptBecause, TaskId,
+    TenantId, WholeTask,
 };
 
 use crate::world::{HOUR, LEASE, MINUTE, SECOND, World, created, key, policy};
@@ -286,4 +286,17 @@ pub(crate) async fn large_bodies_come_a_few_at_a_time(world: World) {
 
 pub(crate) async fn nobody_is_at_work_on_a_store_that_nobody_uses(world: World) {
     assert_eq!(world.copying().nodes().await, Ok(0));
+}
+
+pub(crate) async fn whoever_works_on_a_shared_store_is_counted(world: World) {
+    let store = world.copying();
+    if !store.is_shared() {
+        return;
+    }
+    for works in [true, false] {
+        store.beat(works).await.unwrap();
+        assert_eq!(store.nodes().await, Ok(1));
+    }
+    world.advance(NODE_TTL);
+    assert_eq!(store.nodes().await, Ok(0));
 }
