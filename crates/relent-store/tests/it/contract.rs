@@ -240,7 +240,7 @@ facts! {
         a_dead_letter_from_elsewhere_is_redriven
         tasks_from_elsewhere_are_found_and_listed
         tasks_from_elsewhere_are_found_by_who_opens_the_store_afterwards
-        new_ids_come_after_those_from_elsewhere
+        an_id_from_elsewhere_is_not_given_again
         retention_goes_by_the_end_and_not_by_the_id
         rows_from_elsewhere_are_deleted_by_their_time
         an_id_that_is_anothers_is_refused

@@ -1,6 +1,7 @@
 //! What only a store on Redis can get wrong. It needs servers: in `RELENT_TEST_REDIS` the address of one,
 //! in `RELENT_TEST_REDIS_CLUSTER` that of a Cluster; `./test` starts both.
 
+mod copying;
 mod failover;
 mod reaching;
 mod server;

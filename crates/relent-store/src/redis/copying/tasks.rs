@@ -56,8 +56,7 @@ impl Node {
         let mut from = b"-".to_vec();
         loop {
             let args: [&[u8]; 3] = [b"tally", tenant.as_str().as_bytes(), &from];
-            let mut found =
-                array(self.run(shard, Role::Plain, &WALK, &args).await?)?.into_iter();
+            let mut found = array(self.run(shard, Role::Plain, &WALK, &args).await?)?.into_iter();
             let last = bytes(found.next().unwrap_or_default())?;
             for (code, count) in (0..).zip(found) {
                 extent.add(to_state(code)?, int(count)?.unsigned_abs());
