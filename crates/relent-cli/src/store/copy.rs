@@ -25,7 +25,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(30);
 /// Copy everything from one store to another, and count it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The store to copy: `sqlite:DIRECTORY`, `postgres://…`
+    /// The store to copy: `sqlite:DIRECTORY`, `postgres://…`, `redis://…`
     #[arg(long, value_name = "URL")]
     from: String,
     /// The store to copy to: an empty one, or one with the beginning of the same copy
@@ -83,7 +83,7 @@ fn at(config: &StoreConfig, url: &str) -> anyhow::Result<StoreConfig> {
             bail!("say in which directory: sqlite:DIRECTORY")
         }
         Some(place) => Ok(config.at(place)),
-        None => bail!("expected sqlite:DIRECTORY or postgres://…"),
+        None => bail!("expected sqlite:DIRECTORY, postgres://… or redis://…"),
     }
 }
 

@@ -1,9 +1,11 @@
-//! `relent store copy`: from the embedded store to PostgreSQL and back, and a service goes on there.
+//! `relent store copy`: between stores of every kind, and a service goes on there.
 
 use serde_json::{Value, json};
 
 use crate::cli::{Ran, run};
-use crate::rig::{Client, Gate, Postgres, Relent, Target, ok, quick_policy, status, task, with};
+use crate::rig::{
+    Client, Gate, Kind, Postgres, Relent, StoreServer, Target, ok, quick_policy, status, task, with,
+};
 
 /// As the API shows a store: everything but what the time does to it.
 async fn everything(client: &Client) -> Value {
@@ -84,6 +86,127 @@ async fn a_service_goes_on_in_another_store() {
     drop(node);
     let relent = Relent::start_with(&["--store", &back]).await;
     assert_eq!(everything(&relent.client()).await, before);
+}
+
+/// Starts a service with these arguments, and expects it to show this.
+async fn expect_there(arguments: &[String], expected: &Value) -> Relent {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let relent = Relent::start_with(&arguments).await;
+    assert_eq!(&everything(&relent.client()).await, expected);
+    relent
+}
+
+async fn stop(mut relent: Relent) {
+    relent.sigterm();
+    assert_eq!(relent.ended().await.code(), Some(0), "{}", relent.log());
+}
+
+/// Lets a lane go on, and waits until its one task is delivered.
+async fn deliver(client: &Client, dependency: &str, task: &str) {
+    let lane = client.lane(dependency).await["laneId"].as_str().unwrap().to_owned();
+    client.post(&format!("/lanes/{lane}/resume"), &json!({})).await.expect(200);
+    client.until_status(task, "SUCCEEDED").await;
+}
+
+/// Where the store of a server of one's own is, and what a service is told to use it.
+fn place_of(redis: &StoreServer) -> (String, Vec<String>) {
+    let url = format!("redis+unix://{}", redis.socket().display());
+    (url.clone(), vec!["--store".to_owned(), url])
+}
+
+#[tokio::test]
+async fn everything_goes_round_all_kinds_of_stores() {
+    let (Some(postgres), Some(redis)) = (Postgres::schema(), StoreServer::start(Kind::Redis).await)
+    else {
+        return;
+    };
+    let target = Target::start().await;
+    target.on("/dead", [status(400)]);
+    for path in ["/done", "/on-redis", "/at-last"] {
+        target.on(path, [ok()]);
+    }
+    let mut relent = Relent::start().await;
+    let client = relent.client();
+    client.register(&quick_policy("quick", 3)).await;
+    let dead = client.create(&task(&target.url("/dead"), "dead", "quick")).await;
+    let done = client.create(&task(&target.url("/done"), "done", "quick")).await;
+    client.until_status(&dead, "EXHAUSTED").await;
+    client.until_status(&done, "SUCCEEDED").await;
+    let mut waiting = Vec::new();
+    for name in ["on-redis", "at-last"] {
+        let later = json!({"dependency": name, "delayMs": 3_600_000});
+        let opens = with(task(&target.url("/never"), &format!("opens-{name}"), "quick"), later);
+        client.create(&opens).await;
+        let lane = client.lane(name).await["laneId"].as_str().unwrap().to_owned();
+        client.post(&format!("/lanes/{lane}/pause"), &json!({})).await.expect(200);
+        let held = task(&target.url(&format!("/{name}")), name, "quick");
+        waiting.push(client.create(&with(held, json!({"dependency": name}))).await);
+    }
+    let sqlite = format!("sqlite:{}", relent.data().display());
+    let before = everything(&client).await;
+    // Its directory is there as long as the value is.
+    relent.sigterm();
+    assert_eq!(relent.ended().await.code(), Some(0));
+
+    let (redis_url, on_redis) = place_of(&redis);
+    copy(&postgres, &sqlite, &redis_url, &[]).await.exit(0).says("both have");
+    let node = expect_there(&on_redis, &before).await;
+    deliver(&node.client(), "on-redis", &waiting[0]).await;
+    assert_eq!(target.seen_at("/on-redis").len(), 1);
+    let before = everything(&node.client()).await;
+    stop(node).await;
+
+    copy(&postgres, &redis_url, &postgres.url(), &[]).await.exit(0).says("both have");
+    let node = expect_there(&postgres.arguments(), &before).await;
+    stop(node).await;
+
+    let directory = tempfile::tempdir().unwrap();
+    let last = format!("sqlite:{}", directory.path().join("data").display());
+    copy(&postgres, &postgres.url(), &last, &[]).await.exit(0).says("both have");
+    let relent = expect_there(&["--store".to_owned(), last], &before).await;
+    deliver(&relent.client(), "at-last", &waiting[1]).await;
+    assert_eq!(target.seen_at("/at-last").len(), 1);
+    let repeated = task(&target.url("/dead"), "dead", "quick");
+    let repeated = relent.client().post("/retry-tasks", &repeated).await;
+    assert_eq!(repeated.expect(200)["taskId"], dead);
+}
+
+/// Refused in both directions while a node is at work, and not afterwards.
+async fn is_left_alone_while_at_work(postgres: &Postgres, url: &str, arguments: &[String]) {
+    let target = Target::start().await;
+    target.on("/done", [ok()]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let node = Relent::start_with(&arguments).await;
+    let client = node.client();
+    client.register(&quick_policy("quick", 3)).await;
+    let done = client.create(&task(&target.url("/done"), "done", "quick")).await;
+    client.until_status(&done, "SUCCEEDED").await;
+    let directory = tempfile::tempdir().unwrap();
+    let other = format!("sqlite:{}", directory.path().join("data").display());
+    for (from, to) in [(url, &*other), (&*other, url)] {
+        let refused = copy(postgres, from, to, &[]).await.exit(2);
+        refused.says("1 servers are at work on").says("--even-if-in-use");
+    }
+    copy(postgres, url, &other, &["--even-if-in-use"]).await.exit(0).says("both have");
+    stop(node).await;
+    let again = copy(postgres, url, &other, &["--json"]).await.exit(0).json();
+    assert_eq!((&again["tasks"], &again["before"]), (&json!(0), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_store_on_postgres_is_left_alone_while_a_node_works_on_it() {
+    let Some(postgres) = Postgres::schema() else { return };
+    is_left_alone_while_at_work(&postgres, &postgres.url(), &postgres.arguments()).await;
+}
+
+#[tokio::test]
+async fn a_store_on_redis_is_left_alone_while_a_node_works_on_it() {
+    let (Some(postgres), Some(redis)) = (Postgres::schema(), StoreServer::start(Kind::Redis).await)
+    else {
+        return;
+    };
+    let (url, arguments) = place_of(&redis);
+    is_left_alone_while_at_work(&postgres, &url, &arguments).await;
 }
 
 #[tokio::test]

@@ -61,9 +61,6 @@ pub enum OpenStoreError {
     /// Redis cannot be used.
     #[error(transparent)]
     Redis(#[from] RedisConnectError),
-    /// It cannot be copied.
-    #[error("a store on Redis cannot be copied: only sqlite:DIRECTORY and postgres://…")]
-    NotCopied,
     /// Its tables are those of an earlier version, and it was told not to touch them.
     #[error("`relent migrate` brings its tables up to date, and so does store.migrate = true")]
     Behind(#[source] Box<OpenStoreError>),
@@ -128,10 +125,7 @@ impl StoreConfig {
     ///
     /// When it cannot be reached or opened, when it is not safe, or when somebody else has it open.
     pub fn open(&self) -> Result<Arc<dyn Store>, OpenStoreError> {
-        let StorePlace::Redis(url) = &self.place else { return Ok(self.open_copying()?) };
-        self.expect_safe()?;
-        let options = RedisOptions { allow_danger: self.allow_unsafe, ..self.redis.clone() };
-        Ok(Arc::new(RedisStore::connect(url.secret(), options)?))
+        Ok(self.open_copying()?)
     }
 
     /// Opens the store to copy from it or to it, if it is safe or need not be.
@@ -155,7 +149,11 @@ impl StoreConfig {
                     Err(error) => return Err(error.into()),
                 }
             }
-            StorePlace::Redis(_) => return Err(OpenStoreError::NotCopied),
+            StorePlace::Redis(url) => {
+                let allow_danger = self.allow_unsafe;
+                let options = RedisOptions { allow_danger, ..self.redis.clone() };
+                Arc::new(RedisStore::connect(url.secret(), options)?)
+            }
         })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! What ends is added to the end of a list, with the time; so is each attempt. Both lists are therefore
 //! in the order of time, and pruning looks at their beginnings only. What was tried again or deleted in
-//! the meantime is in them too, and is passed over. REQ-S2, REQ-D3.
+//! the meantime is in them too, and is passed over. What was copied from another store comes in no such
+//! order: it is in a sorted set beside each list, which is pruned from its beginning as well. REQ-S2, REQ-D3.
 
 use super::failure::Failure;
 use super::link::Role;
