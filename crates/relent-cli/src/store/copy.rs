@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
             let nodes = store.nodes().await?;
             ensure!(
                 nodes == 0 || args.even_if_in_use,
-                "{nodes} servers are at work on {config}: stop them, or say --even-if-in-use"
+                "servers at work on {config}: {nodes}; stop them, or say --even-if-in-use"
             );
         }
         let copied = copy(&source, &target).await.context("the copy is not complete")?;

@@ -185,7 +185,7 @@ async fn is_left_alone_while_at_work(postgres: &Postgres, url: &str, arguments: 
     let other = format!("sqlite:{}", directory.path().join("data").display());
     for (from, to) in [(url, &*other), (&*other, url)] {
         let refused = copy(postgres, from, to, &[]).await.exit(2);
-        refused.says("1 servers are at work on").says("--even-if-in-use");
+        refused.says("servers at work on").says(": 1; stop them, or say --even-if-in-use");
     }
     copy(postgres, url, &other, &["--even-if-in-use"]).await.exit(0).says("both have");
     stop(node).await;

@@ -24,6 +24,8 @@ use crate::whole::{EXPORT_BYTES, Extent, WholeTask, in_the_way};
 
 /// Of how many tenants a script looks for ids.
 const TENANTS: usize = 64;
+/// Enough of a task to compare it with what is there; `lua/common.lua` says the same.
+const HEAD: usize = 234;
 /// How many tasks a batch has at most, however many are wanted.
 const TASKS_MAX: u32 = 1_000;
 
@@ -185,7 +187,7 @@ impl Node {
         for whole in all {
             let batch = batches.entry(self.shard_of(&whole.tenant)).or_default();
             batch.ids.push(whole.task.id);
-            batch.args.extend(self.written(whole)?);
+            batch.args.push(self.written(whole)?);
         }
         if self.shards.len() > 1 {
             for shard in 0..self.shards.len() {
@@ -194,13 +196,14 @@ impl Node {
                     .flat_map(|(_, batch)| &batch.ids)
                     .flat_map(|id| id.as_u64().to_be_bytes())
                     .collect();
-                let args = batches.get(&shard).map_or(&[][..], |batch| &batch.args);
-                self.send_in(shard, b"compare", highest, &elsewhere, args).await?;
+                let heads = batches.get(&shard).map(Batch::heads).unwrap_or_default();
+                self.send_in(shard, b"compare", highest, &elsewhere, &heads).await?;
             }
         }
         let mut new = 0;
         for (shard, batch) in &batches {
-            new += self.send_in(*shard, b"store", highest, &[], &batch.args).await?;
+            let tasks: Vec<&[u8]> = batch.args.iter().flatten().map(Vec::as_slice).collect();
+            new += self.send_in(*shard, b"store", highest, &[], &tasks).await?;
         }
         self.tell(&dues(all));
         Ok(new)
@@ -245,11 +248,11 @@ impl Node {
         what: &[u8],
         highest: TaskId,
         elsewhere: &[u8],
-        tasks: &[Vec<u8>],
+        tasks: &[&[u8]],
     ) -> Result<u64, Failure> {
         let highest = highest.as_u64().to_be_bytes();
         let mut args: Vec<&[u8]> = vec![what, &highest, elsewhere];
-        args.extend(tasks.iter().map(Vec::as_slice));
+        args.extend(tasks);
         let copies = self.copies.as_ref().map(|(copies, _)| copies);
         let (answer, copied) =
             self.run_copied(shard, Role::Enqueue, &IMPORT, &args, copies).await?;
@@ -268,7 +271,18 @@ impl Node {
 #[derive(Default)]
 struct Batch {
     ids: Vec<TaskId>,
-    args: Vec<Vec<u8>>,
+    args: Vec<[Vec<u8>; 3]>,
+}
+
+impl Batch {
+    /// What is compared of each task; bodies and attempts are sent once.
+    fn heads(&self) -> Vec<&[u8]> {
+        let mut heads: Vec<&[u8]> = Vec::with_capacity(3 * self.args.len());
+        for [id, task, _] in &self.args {
+            heads.extend([&id[..], &task[..task.len().min(HEAD)], &[]]);
+        }
+        heads
+    }
 }
 
 fn by_shard(places: &[Place]) -> BTreeMap<usize, Vec<TaskId>> {
