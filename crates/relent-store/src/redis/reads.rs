@@ -78,8 +78,8 @@ impl Node {
         key: &IdempotencyKey,
     ) -> Result<Option<TaskId>, Failure> {
         let (shard, hash) = (self.shard_of(tenant), key_hash(tenant, key));
-        let bucket = format!("{}k{:02x}", self.routes.place.base(shard), hash[0]);
-        let found = self.look(shard, cmd("HGET").arg(bucket).arg(&hash[..])).await?;
+        let name = [self.routes.place.base(shard).as_bytes(), b"k", &hash].concat();
+        let found = self.look(shard, cmd("GET").arg(name)).await?;
         match found {
             redis::Value::Nil => Ok(None),
             found => Ok(Some(to_id(found)?)),

@@ -1,6 +1,8 @@
 -- What every script begins with. See layout.rs for where things are in a task.
 -- KEYS[1]: the shard's epoch. ARGV[1]: the epoch that is expected, ARGV[2]: the time or '', ARGV[3]: the node.
 -- Texts are compared as numbers: `<` on strings would follow the server's locale.
+-- A call costs far more than another argument, and a number as an argument more than its text: what is
+-- done for each task is gathered into commands that take many.
 local call, byte, sub, floor = redis.call, string.byte, string.sub, math.floor
 local pack, unpack8 = struct.pack, struct.unpack
 local base = sub(KEYS[1], 1, -2)
@@ -81,19 +83,25 @@ end
 -- Adds members to a set that is sorted by them.
 local function sort_in(key, members)
     local args = {}
-    for n = 1, #members do args[2 * n - 1], args[2 * n] = 0, members[n] end
+    for n = 1, #members do args[2 * n - 1], args[2 * n] = '0', members[n] end
     each('ZADD', key, args)
 end
 
+local function first_of(line)
+    return call('ZRANGE', base .. 'q' .. line, '0', '0')[1]
+end
+
 -- A line's earliest due time, where nodes look for it.
-local function refresh_head(line)
-    local first = call('ZRANGE', base .. 'q' .. line, 0, 0)[1]
+local function set_head(line, first)
     if first then
         call('ZADD', base .. 'h', micros(sub(first, 1, 8)), line)
     else
         call('ZREM', base .. 'h', line)
     end
-    return first
+end
+
+local function refresh_head(line)
+    set_head(line, first_of(line))
 end
 
 -- The line that a waiting task stands in, and its place there.
@@ -103,11 +111,12 @@ local function place_of(id, task)
 end
 
 -- Tokens grow with the time, so that they do not repeat when a failover forgets the last ones.
-local function first_token(wanted)
-    local last = tonumber(call('GET', base .. 'n') or 0)
-    local first = math.max(last + 1, now_micros)
-    if wanted > 0 then call('SET', base .. 'n', string.format('%.0f', first + wanted - 1)) end
-    return first
+local function first_token()
+    return math.max(tonumber(call('GET', base .. 'n') or 0) + 1, now_micros)
+end
+
+local function last_token(token)
+    call('SET', base .. 'n', string.format('%.0f', token))
 end
 
 local function token8(token)
@@ -119,9 +128,9 @@ local function tenant_of(task)
 end
 
 -- Enough of a task to know everything about it but what is sent.
-local HEAD = 233
+local HEAD = '233'
 local function head_of(id)
-    return call('GETRANGE', base .. 't' .. id, 0, HEAD)
+    return call('GETRANGE', base .. 't' .. id, '0', HEAD)
 end
 
 -- Everything but the body.
@@ -141,8 +150,7 @@ local function delete(id, task)
     end
     local at = 153 + #tenant
     if sub(task, at, at + 1) ~= '\0\0' then
-        local hash = sub(task, at + 2, at + 17)
-        call('HDEL', base .. 'k' .. string.format('%02x', byte(hash)), hash)
+        call('DEL', base .. 'k' .. sub(task, at + 2, at + 17))
     end
     call('DEL', base .. 't' .. id, base .. 'a' .. id)
 end

@@ -2,13 +2,15 @@
 -- Answers with what became of each, and the line of those that wait again.
 local out, dones, entombed, logged = {}, {}, {}, {}
 local unleased, undue, lines, deadlines, dead = {}, {}, {}, {}, {}
-local counts, again = {}, {}
+local counts, rows = {}, {}
+-- One attempt, in the first generation: there are no rows of it yet.
+local FIRST = '\0\0\0\1\0\0\0\0'
 
 for at = 4, #ARGV, 2 do
     local what, row = ARGV[at], ARGV[at + 1]
     local id = sub(what, 1, 8)
     local key = base .. 't' .. id
-    local task = call('GETRANGE', key, 0, 129)
+    local task = call('GETRANGE', key, '0', '129')
     local state = byte(task, 1)
     if #task < 130 or sub(task, 27, 34) ~= sub(what, 9, 16)
         or (state ~= IN_FLIGHT and state ~= HELD) then
@@ -24,7 +26,7 @@ for at = 4, #ARGV, 2 do
         local kept = sub(task, 7, 34) .. NIL8 .. NIL8
         if becomes == PENDING then
             local due = sub(what, 22, 29)
-            call('SETRANGE', key, 0, '\0\0' .. sub(what, 18, 18) .. '\0' .. status .. kept
+            call('SETRANGE', key, '0', '\0\0' .. sub(what, 18, 18) .. '\0' .. status .. kept
                 .. NIL8 .. sub(task, 59, 62) .. due .. sub(task, 71, 86) .. sub(what, 30, 69))
             local turn = sub(task, 7, 10) == '\0\0\0\0' and '\0' or '\1'
             local line = lane * 2 + byte(turn)
@@ -34,7 +36,7 @@ for at = 4, #ARGV, 2 do
             out[#out + 1] = '\3' .. pack('>I4', lane) .. turn
         else
             local because = becomes == EXHAUSTED and sub(what, 19, 19) or '\0'
-            call('SETRANGE', key, 0, string.char(becomes) .. '\0' .. sub(task, 3, 3) .. because
+            call('SETRANGE', key, '0', string.char(becomes) .. '\0' .. sub(task, 3, 3) .. because
                 .. status .. kept .. now)
             undue[#undue + 1] = sub(task, 79, 86) .. id
             if becomes == EXHAUSTED then
@@ -47,11 +49,19 @@ for at = 4, #ARGV, 2 do
             out[#out + 1] = answer .. '\0\0\0\0\0'
         end
         if row ~= '' then
-            call('APPEND', base .. 'a' .. id, row)
+            if state == IN_FLIGHT and sub(task, 7, 14) == FIRST then
+                rows[#rows + 1] = base .. 'a' .. id
+                rows[#rows + 1] = row
+            else
+                call('APPEND', base .. 'a' .. id, row)
+            end
             local begun = sub(what, 70, 77)
             logged[#logged + 1] = (reached(begun, now) and begun or now) .. id
         end
     end
+end
+for from = 1, #rows, 2000 do
+    call('MSET', unpack(rows, from, math.min(from + 1999, #rows)))
 end
 if #unleased > 0 then each('ZREM', base .. 'l', unleased) end
 if #undue > 0 then each('ZREM', base .. 'z', undue) end

@@ -2,7 +2,7 @@
 -- Answers with the first token, the end of the leases, and ids and tasks as they were before.
 local max, till = tonumber(ARGV[4]), add(now, ARGV[5])
 local taken, old, new, moved = {}, {}, {}, {}
-local token = first_token(0)
+local token = first_token()
 
 local function take(id, task, state)
     call('SETRANGE', base .. 't' .. id, 0, string.char(state) .. sub(task, 2, 26)
@@ -46,6 +46,6 @@ end
 if #old > 0 then each('ZREM', base .. 'l', old) end
 if #new > 0 then
     sort_in(base .. 'l', new)
-    first_token(#new)
+    last_token(token + #new - 1)
 end
 return { string.format('%.0f', token), till, looked >= 2000 and 1 or 0, unpack(taken) }
