@@ -2,7 +2,8 @@
 -- Answers with what became of each, and the line of those that wait again.
 local out, dones, entombed, logged = {}, {}, {}, {}
 local unleased, undue, lines, deadlines, dead = {}, {}, {}, {}, {}
-local counts, rows = {}, {}
+local counts, landed, rows = {}, {}, {}
+local UNHELD = NIL8 .. NIL8
 -- One attempt, in the first generation: there are no rows of it yet.
 local FIRST = '\0\0\0\1\0\0\0\0'
 
@@ -22,12 +23,11 @@ for at = 4, #ARGV, 2 do
         local status = sub(what, 20, 21)
         if status == '\0\0' then status = sub(task, 5, 6) end
         unleased[#unleased + 1] = sub(task, 35, 42) .. id .. sub(task, 59, 62)
-        counts['i' .. lane] = (counts['i' .. lane] or 0) - 1
-        local kept = sub(task, 7, 34) .. NIL8 .. NIL8
+        landed[lane] = (landed[lane] or 0) + 1
         if becomes == PENDING then
             local due = sub(what, 22, 29)
-            call('SETRANGE', key, '0', '\0\0' .. sub(what, 18, 18) .. '\0' .. status .. kept
-                .. NIL8 .. sub(task, 59, 62) .. due .. sub(task, 71, 86) .. sub(what, 30, 69))
+            call('SETRANGE', key, '0', '\0\0' .. sub(what, 18, 18) .. '\0' .. status .. sub(task, 7, 34)
+                .. UNHELD .. NIL8 .. sub(task, 59, 62) .. due .. sub(task, 71, 86) .. sub(what, 30, 69))
             local turn = sub(task, 7, 10) == '\0\0\0\0' and '\0' or '\1'
             local line = lane * 2 + byte(turn)
             push(lines, line, due .. id)
@@ -37,7 +37,7 @@ for at = 4, #ARGV, 2 do
         else
             local because = becomes == EXHAUSTED and sub(what, 19, 19) or '\0'
             call('SETRANGE', key, '0', string.char(becomes) .. '\0' .. sub(task, 3, 3) .. because
-                .. status .. kept .. now)
+                .. status .. sub(task, 7, 34) .. UNHELD .. now)
             undue[#undue + 1] = sub(task, 79, 86) .. id
             if becomes == EXHAUSTED then
                 entombed[#entombed + 1] = now .. id
@@ -75,4 +75,5 @@ if #dones > 0 then each('RPUSH', base .. 'o', dones) end
 if #entombed > 0 then each('RPUSH', base .. 'b', entombed) end
 if #logged > 0 then each('RPUSH', base .. 'g', logged) end
 for field, by in pairs(counts) do count(field, by) end
+for lane, by in pairs(landed) do count('i' .. lane, -by) end
 return table.concat(out)
