@@ -50,7 +50,7 @@ pub(super) async fn look(connection: &mut MultiplexedConnection) -> Result<Vec<F
 
 /// The server's version.
 pub(super) async fn version(place: &Place, address: &Address) -> Result<(u32, u32), Failure> {
-    let mut open = link::open(place, address, redis::AsyncConnectionConfig::new()).await?;
+    let mut open = link::open(place, address, link::patient(place)).await?;
     Ok(ask(open.connection()).await?.version())
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn examine(routes: &Routes) -> Result<Assurance, RedisConnectEr
     let failed = |failure: Failure| RedisConnectError::Unavailable(failure.into_text());
     let (mut found, mut survives) = (Vec::<Finding>::new(), None);
     for address in routes.servers() {
-        let config = redis::AsyncConnectionConfig::new();
+        let config = link::patient(&routes.place);
         let mut open = link::open(&routes.place, &address, config).await.map_err(failed)?;
         let told = ask(open.connection()).await.map_err(failed)?;
         if told.info("cluster_enabled") == "1" && !routes.place.is_cluster {

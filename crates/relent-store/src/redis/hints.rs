@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, cmd};
+use redis::{PushInfo, PushKind, cmd};
 use relent_policy::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -51,7 +51,7 @@ impl Neighbour for Node {
 
     async fn listen(&self) -> Result<(), Failure> {
         let (ears, mut heard) = mpsc::channel::<Option<String>>(HEARD_MAX);
-        let config = AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
+        let config = link::patient(&self.routes.place).set_push_sender(move |push: PushInfo| {
             let said = match push.kind {
                 PushKind::Message => push.data.into_iter().nth(1).and_then(|said| text(said).ok()),
                 PushKind::Disconnection => None,

@@ -180,6 +180,12 @@ impl Open {
     }
 }
 
+/// A connection on which an answer may take as long as connecting may. The default of the client is half a
+/// second, which a busy server can take.
+pub(super) fn patient(place: &Place) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_response_timeout(Some(place.connect_timeout))
+}
+
 /// Opens a connection.
 pub(super) async fn open(
     place: &Place,
