@@ -3,7 +3,7 @@
 -- that belong in other shards. Then for each task its id with the times of its attempts, the task itself,
 -- and the rows of its attempts. Answers with how many are new, or with the id that is another's.
 local news, fresh = {}, {}
-local sets, lines, keys, index, dead = {}, {}, {}, {}, {}
+local sets, lines, index, dead = {}, {}, {}, {}
 local deadlines, leases, dones, entombed, logged = {}, {}, {}, {}, {}
 local counts = {}
 
@@ -12,10 +12,6 @@ local function likeness(task)
     local state = byte(task, 1)
     if state == HELD then state = IN_FLIGHT end
     return string.char(state) .. sub(task, 7, 14) .. sub(task, 132, 147)
-end
-
-local function bucket_of(hash)
-    return base .. 'k' .. string.format('%02x', byte(hash))
 end
 
 -- What a task's key is found by, if it has one.
@@ -35,7 +31,7 @@ for at = 7, #ARGV, 3 do
     if #there == 0 then
         local hash = hash_of(task)
         if hash then
-            if fresh[hash] or call('HEXISTS', bucket_of(hash), hash) == 1 then return { id } end
+            if fresh[hash] or call('EXISTS', base .. 'k' .. hash) == 1 then return { id } end
             fresh[hash] = true
         end
         fresh[id] = true
@@ -49,7 +45,7 @@ local function tally(field)
     counts[field] = (counts[field] or 0) + 1
 end
 
-local token = first_token(0)
+local token = first_token()
 local function take_in(id, times, task, rows)
     local state, lane, tenant = byte(task, 1), unpack8('>I4', task, 127), tenant_of(task)
     if state == PENDING then
@@ -71,8 +67,8 @@ local function take_in(id, times, task, rows)
     push(index, tenant, id)
     local hash = hash_of(task)
     if hash then
-        push(keys, bucket_of(hash), hash)
-        push(keys, bucket_of(hash), id)
+        sets[#sets + 1] = base .. 'k' .. hash
+        sets[#sets + 1] = id
     end
     sets[#sets + 1] = base .. 't' .. id
     sets[#sets + 1] = task
@@ -92,7 +88,6 @@ end
 for from = 1, #sets, 2000 do
     call('MSET', unpack(sets, from, math.min(from + 1999, #sets)))
 end
-for bucket, pairs_of in pairs(keys) do each('HSET', bucket, pairs_of) end
 for tenant, ids in pairs(index) do sort_in(base .. 'x' .. tenant, ids) end
 for tenant, ids in pairs(dead) do sort_in(base .. 'd' .. tenant, ids) end
 for line, members in pairs(lines) do
@@ -101,7 +96,7 @@ for line, members in pairs(lines) do
 end
 sort_in(base .. 'z', deadlines)
 sort_in(base .. 'l', leases)
-first_token(#leases)
+if #leases > 0 then last_token(token + #leases - 1) end
 sort_in(base .. 'os', dones)
 sort_in(base .. 'bs', entombed)
 sort_in(base .. 'gs', logged)
