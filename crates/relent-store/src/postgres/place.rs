@@ -100,11 +100,13 @@ impl From<BadTrust> for ConnectError {
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Writes what it was given: joins are between the rows of its own statement.
+    /// Writes what it was given, and finds keys by their index: joins are between the rows of its own
+    /// statement.
     Insert,
     /// Finds rows of large tables by an index, always.
     Index,
-    /// Looks at whatever it is asked to.
+    /// Looks at whatever it is asked to. Plans are made anew each time: one that was made while a table
+    /// was small would be kept until somebody analyzes it.
     Plain,
     /// Hears.
     Listen,
@@ -114,14 +116,16 @@ impl Role {
     fn settings(self) -> &'static str {
         match self {
             Role::Insert => {
-                " -c plan_cache_mode=force_generic_plan -c enable_nestloop=off -c work_mem=32MB"
+                " -c plan_cache_mode=force_generic_plan -c enable_nestloop=off -c enable_seqscan=off \
+                 -c work_mem=32MB"
             }
             Role::Index => {
                 " -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
                  -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
                  -c enable_sort=off"
             }
-            Role::Plain | Role::Listen => "",
+            Role::Plain => " -c plan_cache_mode=force_custom_plan",
+            Role::Listen => "",
         }
     }
 }
