@@ -6,6 +6,7 @@ mod examining;
 mod long_transaction;
 mod nodes;
 mod outbox;
+mod plans;
 mod pooler;
 
 use std::sync::atomic::{AtomicU32, Ordering};
