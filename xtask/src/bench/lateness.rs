@@ -44,7 +44,7 @@ pub(super) async fn lateness(bench: &Bench<'_>, figures: &mut Figures) -> Result
 }
 
 /// Waits until the disk has everything that was written so far.
-fn settle() -> Result<()> {
+pub(super) fn settle() -> Result<()> {
     if !Command::new("sync").status().context("sync")?.success() {
         bail!("sync failed");
     }

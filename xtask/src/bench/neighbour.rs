@@ -1,6 +1,8 @@
 //! A dead dependency beside a healthy one: how late the healthy one's tasks are with 200,000 tasks of
 //! the other due at once, against the same without them. The p99 of ten seconds is that of the worst
 //! tenth of a second, which is the machine's more often than ours; so it is taken of each second too.
+//! What the system still has to write of the 200,000 is written before, as in
+//! [`lateness`](super::lateness).
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -9,7 +11,7 @@ use anyhow::Result;
 use super::Bench;
 use super::figures::{Aim, Figures};
 use super::intake::Posting;
-use super::lateness::{Window, wall_millis};
+use super::lateness::{Window, settle, wall_millis};
 use super::requests::{Due, Request, Task};
 use super::service::{DataDirectory, Service};
 
@@ -37,6 +39,7 @@ pub(super) async fn neighbour(bench: &Bench<'_>, figures: &mut Figures) -> Resul
         let without = Window::measure(service.address, 0, wall_millis() + 2_000).await?;
         let begins_at = wall_millis() + 20_000;
         load(service.address, target, begins_at).await?;
+        settle()?;
         let with = Window::measure(service.address, 1, begins_at).await?;
         let kind = match dead {
             Dead::Closed => "closed port",
