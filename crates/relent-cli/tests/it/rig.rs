@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use authority::Authority;
 pub(crate) use client::{Client, Reply, has_ended, request};
-pub(crate) use cluster::{Cluster, Places};
+pub(crate) use cluster::{Cluster, Metrics, Places};
 pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use postgres::Postgres;
 pub(crate) use postgres_server::PostgresServer;

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::rig::{
-    Client, Relent, Seen, Step, Target, alone, millis, ok, percentile, quick_policy, setting,
-    status, task, wait_until, with,
+    Client, Metrics, Relent, Seen, Step, Target, alone, millis, ok, percentile, quick_policy,
+    setting, status, task, wait_until, with,
 };
 
 const FRESH: usize = 5_000;
@@ -126,6 +126,38 @@ async fn a_dead_dependency_with_many_due_tasks_delays_nobody_else() {
     }
     println!("late at p99: {before:.1} ms alone, {meanwhile:.1} ms beside {dead} dead tasks");
     assert!(meanwhile < before * 4.0 + 250.0, "{before} and {meanwhile} ms");
+}
+
+/// What the others are spared, in counts, which do not depend on the machine.
+#[tokio::test]
+async fn a_dead_dependency_is_left_alone_however_much_is_due() {
+    let relent = Relent::start_measured(&["--set", "log.level=error"]).await;
+    let client = relent.client();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let task = |n: usize| {
+        let task = task(&format!("http://127.0.0.1:{port}/"), &format!("dead-{n}"), "webhook");
+        with(task, json!({"dependency": "refused"}))
+    };
+    create_all(&client, (0..20_000).map(task).collect()).await;
+    wait_until(ENOUGH, "the breaker opens, and nothing is under way", async || {
+        let lane = client.lane("refused").await;
+        (lane["breaker"]["state"] == "open" && lane["inFlight"] == 0).then_some(())
+    })
+    .await;
+    let counts = async || {
+        let metrics = Metrics::of(&client).await;
+        let claims = metrics.sum("retry_claim_duration_seconds_count");
+        (metrics.sum("retry_attempts_total"), claims)
+    };
+    let before = counts().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let after = counts().await;
+    println!("attempts and claims: {before:?}, and {after:?} two seconds later");
+    // As many as a lane may have in flight that has not answered yet, and those that were admitted
+    // while the first of them failed.
+    assert!((10.0..=128.0).contains(&before.0), "{before:?}");
+    // A probe, and one more if the first was about to be.
+    assert!(after.0 - before.0 <= 2.0 && after.1 - before.1 <= 2.0, "{before:?} and {after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

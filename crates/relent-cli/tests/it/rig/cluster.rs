@@ -103,7 +103,7 @@ impl Cluster {
 
     /// What a node counts.
     pub(crate) async fn metrics(&self, node: usize) -> Metrics {
-        Metrics(self.client(node).get("/metrics").await.text())
+        Metrics::of(&self.client(node)).await
     }
 }
 
@@ -112,6 +112,10 @@ impl Cluster {
 pub(crate) struct Metrics(String);
 
 impl Metrics {
+    pub(crate) async fn of(client: &Client) -> Metrics {
+        Metrics(client.get("/metrics").await.text())
+    }
+
     /// The sum over all labels; 0 if there is none.
     pub(crate) fn sum(&self, name: &str) -> f64 {
         let of_name = |line: &&str| {
