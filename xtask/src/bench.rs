@@ -22,6 +22,7 @@ mod waiting;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
         for run in 1..=options.runs {
             eprintln!("{scenario} (run {run} of {})", options.runs);
             let bench = Bench { binary: &binary, options: &options };
-            bench.measure_disk(&mut figures)?;
+            bench.measure_machine(&mut figures)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let measured = runtime.block_on(bench.measure(*scenario, &mut figures));
             measured.with_context(|| format!("{scenario}, run {run}"))?;
@@ -68,11 +69,17 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// What waits for a durable commit can be no faster than the disk was at the time.
-    fn measure_disk(&self, figures: &mut Figures) -> Result<()> {
+    /// What waits for a durable commit can be no faster than the disk was at the time, and nothing
+    /// is more on time than a thread that only sleeps.
+    fn measure_machine(&self, figures: &mut Figures) -> Result<()> {
         let flushes = DataDirectory::new(self)?.flushes()?;
         figures.add("disk", "flush of 64 KiB, p50", quantile(&flushes, 0.5), "ms", Aim::None);
         figures.add("disk", "flush of 64 KiB, p99", quantile(&flushes, 0.99), "ms", Aim::None);
+        let wakes = late_wakes();
+        for (what, share) in [("p50", 0.5), ("p99", 0.99), ("latest", 1.0)] {
+            let late = quantile(&wakes, share);
+            figures.add("machine", format!("a sleeper wakes late, {what}"), late, "ms", Aim::None);
+        }
         Ok(())
     }
 
@@ -87,6 +94,20 @@ impl Bench<'_> {
             Scenario::Neighbour => neighbour::neighbour(self, figures).await,
         }
     }
+}
+
+/// How late a thread wakes that wants to every 2 ms; sorted, in milliseconds.
+fn late_wakes() -> Vec<f64> {
+    const WAKES: u32 = 1_000;
+    let started_at = Instant::now();
+    let mut late = Vec::new();
+    for wake in 1..=WAKES {
+        let at = started_at + wake * Duration::from_millis(2);
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        late.push(at.elapsed().as_secs_f64() * 1e3);
+    }
+    late.sort_unstable_by(f64::total_cmp);
+    late
 }
 
 /// A load generator without optimisation would measure itself.

@@ -16,11 +16,10 @@ use super::service::{DataDirectory, Service};
 use super::sink::{Sink, wall_nanos};
 use super::waiting;
 
-/// Tasks of a window.
-pub(super) const TASKS: u64 = 5_000;
-pub(super) const EVERY_MILLIS: u64 = 2;
 /// Everything is stored before the first one is due.
 const AHEAD_MILLIS: u64 = 2_000;
+/// Tasks of a window.
+pub(super) const TASKS: u64 = 5_000;
 
 pub(super) async fn lateness(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     const NAME: &str = "lateness";
@@ -31,7 +30,9 @@ pub(super) async fn lateness(bench: &Bench<'_>, figures: &mut Figures) -> Result
             waiting::load(service.address, waiting).await?;
             settle()?;
         }
-        let window = Window::measure(service.address, 0, wall_millis() + AHEAD_MILLIS).await?;
+        let begins_at = wall_millis() + AHEAD_MILLIS;
+        let timetable = Timetable { begins_at, tasks: TASKS, turn: 0, turns: 1 };
+        let window = Window::measure(service.address, timetable).await?;
         let among = format!("{waiting} others");
         figures.add(NAME, format!("p50, {among}"), window.at(0.5), "ms", Aim::AtMost(1.0));
         figures.add(NAME, format!("p90, {among}"), window.at(0.9), "ms", Aim::None);
@@ -56,62 +57,64 @@ pub(super) fn wall_millis() -> u64 {
     wall_nanos() / 1_000_000
 }
 
-/// Tasks of a second, one every [`EVERY_MILLIS`].
-const TASKS_OF_A_SECOND: usize = 500;
-const _: () = assert!(TASKS_OF_A_SECOND as u64 * EVERY_MILLIS == 1_000);
+pub(super) const EVERY_MILLIS: u64 = 2;
+
+/// When the tasks of a window are due: one every [`EVERY_MILLIS`]. Services that are compared take
+/// turns, task by task, so that a slow moment of the machine falls on all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timetable {
+    pub(super) begins_at: u64,
+    /// How many tasks each service has.
+    pub(super) tasks: u64,
+    /// Which of the services this is, from 0.
+    pub(super) turn: u64,
+    pub(super) turns: u64,
+}
+
+impl Timetable {
+    pub(super) fn due_at(self, number: u64) -> u64 {
+        self.begins_at + (number * self.turns + self.turn) * EVERY_MILLIS
+    }
+}
 
 /// How late the tasks of a window were.
 #[derive(Debug)]
 pub(super) struct Window {
     /// In order of lateness.
     late_millis: Vec<f64>,
-    /// The same by second, each in order of lateness.
-    seconds: Vec<Vec<f64>>,
     early: u64,
 }
 
 impl Window {
-    /// Posts the tasks of a service's so-manieth window, which begins at this time, and waits until
-    /// they have arrived at a sink of their own.
-    pub(super) async fn measure(service: SocketAddr, nth: u64, begins_at: u64) -> Result<Window> {
-        let (first, end) = (nth * TASKS, (nth + 1) * TASKS);
-        let sink = Sink::start(end)?;
+    /// Posts the tasks of a window to a service, and waits until they have arrived at a sink of
+    /// their own.
+    pub(super) async fn measure(service: SocketAddr, timetable: Timetable) -> Result<Window> {
+        let tasks = timetable.tasks;
+        let due_at = move |number| timetable.due_at(number);
+        let sink = Sink::start(tasks)?;
         let task = Task { target: sink.address, due: Due::At, headers: false };
-        let due_at = move |number| begins_at + (number - first) * EVERY_MILLIS;
         let request = Request::batch(task, 100);
-        let posting = Posting { request, connections: 1, first, tasks: TASKS };
-        posting.run(service, due_at).await?;
-        if wall_millis() >= begins_at {
+        Posting { request, connections: 1, first: 0, tasks }.run(service, due_at).await?;
+        if wall_millis() >= due_at(0) {
             bail!("the tasks were not stored before the first was due");
         }
-        let left = due_at(end).saturating_sub(wall_millis());
-        sink.wait_for(TASKS, Duration::from_millis(left) + Duration::from_secs(60)).await?;
+        let left = due_at(tasks).saturating_sub(wall_millis());
+        sink.wait_for(tasks, Duration::from_millis(left) + Duration::from_secs(60)).await?;
 
         let (mut late_millis, mut early) = (Vec::new(), 0);
-        for number in first..end {
+        for number in 0..tasks {
             let due = due_at(number) * 1_000_000;
             let arrived = sink.arrived_at(number).unwrap_or(u64::MAX);
             early += u64::from(arrived < due);
             let late = Duration::from_nanos(arrived.saturating_sub(due));
             late_millis.push(late.as_secs_f64() * 1e3);
         }
-        let mut seconds: Vec<_> =
-            late_millis.chunks(TASKS_OF_A_SECOND).map(<[_]>::to_vec).collect();
-        seconds.iter_mut().for_each(|second| second.sort_unstable_by(f64::total_cmp));
         late_millis.sort_unstable_by(f64::total_cmp);
-        Ok(Window { late_millis, seconds, early })
+        Ok(Window { late_millis, early })
     }
 
     /// So many of them were this late at most, in milliseconds.
     pub(super) fn at(&self, share: f64) -> f64 {
         quantile(&self.late_millis, share)
-    }
-
-    /// The same of one second, in the median of the window's seconds: a machine that stands still for
-    /// a moment spoils a second, and not the figure.
-    pub(super) fn at_in_a_second(&self, share: f64) -> f64 {
-        let mut of_each: Vec<_> = self.seconds.iter().map(|late| quantile(late, share)).collect();
-        of_each.sort_unstable_by(f64::total_cmp);
-        quantile(&of_each, 0.5)
     }
 }

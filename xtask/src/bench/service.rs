@@ -19,7 +19,12 @@ pub(super) struct DataDirectory(PathBuf);
 
 impl DataDirectory {
     pub(super) fn new(bench: &Bench<'_>) -> Result<DataDirectory> {
-        let name = format!("bench-data-{}", std::process::id());
+        DataDirectory::named(bench, "data")
+    }
+
+    /// One of several at a time.
+    pub(super) fn named(bench: &Bench<'_>, name: &str) -> Result<DataDirectory> {
+        let name = format!("bench-{name}-{}", std::process::id());
         let path = match &bench.options.data {
             Some(directory) => directory.join(name),
             None => std::env::current_exe().context("cannot find myself")?.with_file_name(name),
