@@ -34,7 +34,6 @@ const LEASE_RESERVE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(service: Arc<Service>, lane: Arc<Lane>, claimed: Claimed, pass: Pass) {
     let turn = Turn::of_attempt(claimed.history.attempts());
     let task = claimed.lease.task;
-    service.under_way.claimed(task);
     let mut attempt = pin!(attempt(&service, &lane, claimed, pass));
     let mut has_begun = false;
     poll_fn(|context| {
@@ -187,7 +186,7 @@ pub(crate) async fn take_over(service: &Service, swept: Swept) {
         SweptBecause::DeadlinePassed => {
             (None, Then::Exhaust { because: relent_policy::GiveUpReason::DeadlineWouldPass })
         }
-        SweptBecause::LeaseExpired { claimed_at } => {
+        SweptBecause::LeaseExpired { began_at } => {
             let outcome = Outcome::from(Fault::Abandoned);
             let mut gates = Estimate(Duration::ZERO);
             let decision = decide(&known.policy, &swept.history, &outcome, &mut gates, now, roll);
@@ -195,8 +194,8 @@ pub(crate) async fn take_over(service: &Service, swept: Swept) {
             let row = AttemptRecord {
                 generation: swept.generation,
                 number: swept.history.attempts(),
-                started_at: claimed_at,
-                took: now.saturating_since(claimed_at),
+                started_at: began_at,
+                took: now.saturating_since(began_at),
                 status: None,
                 failure: failure_of(&outcome),
                 ended,

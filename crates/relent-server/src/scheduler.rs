@@ -12,9 +12,13 @@
 //! turns out shorter than hoped has counted nothing that is not sent. If the breaker opens between
 //! the two, what was claimed goes out all the same, as if it had been sent a moment earlier.
 //!
+//! A claim takes its time. So lines are served a little before their first task is due, and what is
+//! claimed ahead waits for its time among the [`departures`]. What was due before goes out at once.
+//!
 //! First attempts and retries each have places of their own in the whole service, too, so that
 //! neither can take all of them. REQ-S3, REQ-S5, REQ-K2, REQ-L6.
 
+mod departures;
 mod inbox;
 mod lines;
 mod places;
@@ -23,16 +27,18 @@ mod starting;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use relent_policy::{Lane as Gates, Pass, Refusal, Timestamp, Turn};
-use relent_store::{Claimed, Claims, LaneId, Want};
+use relent_policy::{Lane as Gates, Refusal, Timestamp, Turn};
+use relent_store::{Claims, LaneId, Want};
 use tokio::runtime::Handle;
 
 use crate::attempt;
 use crate::lanes::{Lane, Trial};
 use crate::seldom::Seldom;
 use crate::service::Service;
+use departures::{Departure, Departures};
 pub(crate) use inbox::Inbox;
 use inbox::Told;
 pub(crate) use lines::LineKey;
@@ -46,6 +52,10 @@ pub(crate) use starting::Starting;
 pub(crate) const QUANTUM: u32 = 64;
 /// Tasks of one round.
 const ROUND_MAX: u32 = 512;
+/// How long before its first task is due a line is served: as long as most claims take.
+const SERVE_AHEAD: Duration = Duration::from_millis(5);
+/// How far ahead is claimed then: what is due soon after the first comes with it.
+const CLAIM_AHEAD: Duration = Duration::from_millis(10);
 /// How long a round that the store refused waits.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -60,32 +70,55 @@ struct Planned {
     seen: u64,
 }
 
-/// Claims and starts until it is told to stop.
+/// Claims and starts until it is told to stop, and what it has claimed has left.
 pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
-    let mut scheduler = Scheduler {
-        service,
-        runtime,
-        lines: Lines::default(),
-        trials: HashMap::new(),
-        short_of_places: Vec::new(),
-        crowded_out: Vec::new(),
+    let departures = Departures::default();
+    let depart = || {
+        loop {
+            let leaving = departures.next(|| service.store.now());
+            if leaving.is_empty() {
+                return;
+            }
+            for departure in leaving {
+                spawn(service, runtime, departure);
+            }
+        }
     };
-    loop {
-        let told = service.inbox.wait(scheduler.idle_for());
-        if told.stop {
-            return;
-        }
-        scheduler.listen(&told);
-        if service.cluster.may_work() {
-            scheduler.round();
-            scheduler.wait_for_places();
-        }
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("relent-departures".to_owned());
+        thread.spawn_scoped(scope, depart).expect("the system has threads to give");
+        let _closes = Closes(&departures);
+        let mut scheduler = Scheduler {
+            service,
+            runtime,
+            departures: &departures,
+            lines: Lines::served_ahead(SERVE_AHEAD),
+            trials: HashMap::new(),
+            short_of_places: Vec::new(),
+            crowded_out: Vec::new(),
+        };
+        scheduler.run();
+    });
+}
+
+/// However the scheduler ends, its departures do too.
+struct Closes<'d>(&'d Departures);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
+}
+
+fn spawn(service: &Arc<Service>, runtime: &Handle, departure: Departure) {
+    let Departure { lane, task, pass } = departure;
+    runtime.spawn(attempt::run(Arc::clone(service), lane, task, pass));
 }
 
 struct Scheduler<'s> {
     service: &'s Arc<Service>,
     runtime: &'s Handle,
+    departures: &'s Departures,
     lines: Lines,
     /// The copies that this round has asked; kept for their memory.
     trials: HashMap<LaneId, Option<Trial>>,
@@ -96,6 +129,20 @@ struct Scheduler<'s> {
 }
 
 impl Scheduler<'_> {
+    fn run(&mut self) {
+        loop {
+            let told = self.service.inbox.wait(self.idle_for());
+            if told.stop {
+                return;
+            }
+            self.listen(&told);
+            if self.service.cluster.may_work() {
+                self.round();
+                self.wait_for_places();
+            }
+        }
+    }
+
     /// How long nothing can happen by itself.
     fn idle_for(&self) -> Duration {
         match self.lines.next_alarm() {
@@ -149,6 +196,7 @@ impl Scheduler<'_> {
             lane: planned.key.lane,
             turn: planned.key.turn(),
             max: planned.count,
+            ahead: CLAIM_AHEAD,
         });
         let asked_at = Instant::now();
         match self.runtime.block_on(self.service.store.claim(wants.collect())) {
@@ -227,13 +275,9 @@ impl Scheduler<'_> {
     /// Starts what was claimed: the first task of each line before the second of any, as each may
     /// have a connection to be opened first.
     fn start(&mut self, planned: Vec<Planned>, claims: Claims) {
-        let (service, runtime) = (self.service, self.runtime);
-        let spawn = |lane: &Arc<Lane>, task: Claimed, pass: Pass| {
-            runtime.spawn(attempt::run(Arc::clone(service), Arc::clone(lane), task, pass));
-        };
         let now = self.service.store.now();
         let is_alone = planned.len() == 1;
-        let mut later = Vec::new();
+        let (mut behind, mut ahead) = (Vec::new(), Vec::new());
         let mut claimed = claims.claimed.into_iter().peekable();
         for (planned, next) in planned.into_iter().zip(claims.next) {
             let Planned { key, lane, count, refusal, seen } = planned;
@@ -243,13 +287,18 @@ impl Scheduler<'_> {
                 task.lane == key.lane && Turn::of_attempt(task.history.attempts()) == turn
             }) {
                 let pass = lane.start(turn, now, fastrand::u64(..));
+                self.service.under_way.claimed(task.lease.task);
                 self.service.places.take(turn);
                 lane.starting.claimed();
                 started += 1;
-                if started == 1 || is_alone {
-                    spawn(&lane, task, pass);
+                let due_at = task.due_at;
+                let departure = Departure { lane: Arc::clone(&lane), task, pass };
+                if due_at > now {
+                    ahead.push((due_at, departure));
+                } else if started == 1 || is_alone {
+                    spawn(self.service, self.runtime, departure);
                 } else {
-                    later.push((Arc::clone(&lane), task, pass));
+                    behind.push(departure);
                 }
             }
             self.lines.served(key, next, now);
@@ -263,8 +312,11 @@ impl Scheduler<'_> {
                 self.leave_room(key.lane, now);
             }
         }
-        for (lane, task, pass) in later {
-            spawn(&lane, task, pass);
+        for departure in behind {
+            spawn(self.service, self.runtime, departure);
+        }
+        if !ahead.is_empty() {
+            self.departures.add(ahead);
         }
     }
 

@@ -91,7 +91,7 @@ impl Bench {
     }
 
     fn claim(&self, max: u32) -> Outcome<Vec<Claimed>> {
-        let want = Want { lane: self.lane, turn: Turn::First, max };
+        let want = Want::due(self.lane, Turn::First, max);
         Ok(self.runtime.block_on(self.store.claim(vec![want]))?.claimed)
     }
 
@@ -208,7 +208,7 @@ fn restart(directory: &Path) -> Outcome<()> {
     let opened = start.elapsed();
     let lines = runtime.block_on(store.lines())?;
     let lane = lines.first().ok_or("nothing waits")?.lane;
-    let want = Want { lane, turn: Turn::First, max: 1 };
+    let want = Want::due(lane, Turn::First, 1);
     let claimed = runtime.block_on(store.claim(vec![want]))?.claimed.len();
     println!(
         "first claim   {:?} after the start ({opened:?} to open), {claimed} task",

@@ -83,7 +83,7 @@ impl Bench {
     }
 
     async fn claim(&self, max: u32) -> Vec<Claimed> {
-        let wants = vec![Want { lane: self.lane, turn: Turn::First, max }];
+        let wants = vec![Want::due(self.lane, Turn::First, max)];
         self.store.claim(wants).await.unwrap().claimed
     }
 

@@ -50,7 +50,8 @@ pub trait Tasks: Send + Sync {
     fn enqueue(&self, tenant: &TenantId, tasks: Vec<NewTask>) -> Answer<'_, Vec<Enqueued>>;
 
     /// Claims due tasks, counting their attempts. Each want is answered in order. A task is claimed
-    /// from its due time on and before its deadline; what is past that is left to [`sweep`].
+    /// from its due time on, or [ahead](Want::ahead) of it if that is wanted, and before its deadline;
+    /// what is past that is left to [`sweep`].
     ///
     /// [`sweep`]: Tasks::sweep
     fn claim(&self, wants: Vec<Want>) -> Answer<'_, Claims>;

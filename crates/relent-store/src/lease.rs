@@ -13,6 +13,9 @@ use crate::id::{LaneId, PolicyKey, TaskId};
 use crate::task::StoredRequest;
 
 /// How many due tasks of a lane are wanted.
+///
+/// To claim is to write, which takes a while. Whoever claims ahead has that while behind them when
+/// the task is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     /// Of which lane.
@@ -21,6 +24,17 @@ pub struct Want {
     pub turn: Turn,
     /// How many at most.
     pub max: u32,
+    /// Also those that will be due within this time. Whoever claims them must not begin before
+    /// [`due_at`](Claimed::due_at).
+    pub ahead: Duration,
+}
+
+impl Want {
+    /// What is due already.
+    #[must_use]
+    pub const fn due(lane: LaneId, turn: Turn, max: u32) -> Want {
+        Want { lane, turn, max, ahead: Duration::ZERO }
+    }
 }
 
 /// The right to make one attempt.
@@ -93,10 +107,10 @@ pub struct Swept {
 /// Why a task was taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweptBecause {
-    /// The lease of its attempt ran out: the attempt is lost. It began at this time.
+    /// The lease of its attempt ran out: the attempt is lost.
     LeaseExpired {
-        /// When the lost attempt was claimed.
-        claimed_at: Timestamp,
+        /// When it may have begun: when it was claimed, or when it was due if that was later.
+        began_at: Timestamp,
     },
     /// Its deadline passed while its lane held it back. No attempt was counted.
     DeadlinePassed,

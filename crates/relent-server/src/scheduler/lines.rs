@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::Duration;
 
 use relent_policy::{Timestamp, Turn};
 use relent_store::LaneId;
@@ -34,6 +35,8 @@ impl LineKey {
 /// All lines of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
+    /// How long before its first task is due a line is served.
+    lead: Duration,
     lines: HashMap<LineKey, Line>,
     ring: VecDeque<LineKey>,
     alarms: BinaryHeap<Reverse<(Timestamp, LineKey)>>,
@@ -55,6 +58,11 @@ struct Line {
 }
 
 impl Lines {
+    /// No lines, which are served so long before their first task is due.
+    pub(crate) fn served_ahead(lead: Duration) -> Lines {
+        Lines { lead, ..Lines::default() }
+    }
+
     /// Something of this line is due at this time, if not something else earlier.
     pub(crate) fn due(&mut self, key: LineKey, at: Timestamp, now: Timestamp) {
         let line = self.lines.entry(key).or_default();
@@ -101,7 +109,7 @@ impl Lines {
         while let Some(key) = self.ring.pop_front() {
             let Some(line) = self.lines.get_mut(&key) else { continue };
             line.in_ring = false;
-            if line.ready_at().is_some_and(|at| at <= now) {
+            if line.ready_at(self.lead).is_some_and(|at| at <= now) {
                 return Some(key);
             }
             self.place(key, now);
@@ -140,7 +148,7 @@ impl Lines {
     /// Puts a line where it belongs: into the ring, under an alarm, or nowhere.
     fn place(&mut self, key: LineKey, now: Timestamp) {
         let Some(line) = self.lines.get_mut(&key) else { return };
-        let Some(at) = line.ready_at() else {
+        let Some(at) = line.ready_at(self.lead) else {
             if line.due_at.is_none() && line.held_until <= now && !line.in_ring {
                 self.lines.remove(&key);
             }
@@ -159,9 +167,11 @@ impl Lines {
 }
 
 impl Line {
-    /// When it can be served; `None` if nothing waits.
-    fn ready_at(&self) -> Option<Timestamp> {
-        self.due_at.map(|due_at| due_at.max(self.held_until))
+    /// When it can be served; `None` if nothing waits. What holds it holds it to the end.
+    fn ready_at(&self, lead: Duration) -> Option<Timestamp> {
+        let due_at = self.due_at?;
+        let ahead_of_it = Duration::from_nanos(due_at.as_nanos()).saturating_sub(lead);
+        Some((Timestamp::ZERO + ahead_of_it).max(self.held_until))
     }
 }
 
@@ -184,6 +194,18 @@ mod tests {
         assert_eq!(lines.next_alarm(), Some(at(5)));
         assert_eq!(lines.take(at(5)), Some(A));
         assert_eq!(lines.take(at(5)), None);
+    }
+
+    #[test]
+    fn a_line_is_served_ahead_and_held_to_the_end() {
+        let mut lines = Lines::served_ahead(Duration::from_secs(2));
+        lines.due(A, at(5), at(1));
+        assert_eq!(lines.next_alarm(), Some(at(3)));
+        assert_eq!(lines.take(at(2)), None);
+        assert_eq!(lines.take(at(3)), Some(A));
+        lines.hold(A, at(9), at(3));
+        assert_eq!((lines.take(at(8)), lines.next_alarm()), (None, Some(at(9))));
+        assert_eq!(lines.take(at(9)), Some(A));
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl State {
         let mut claims = Claims::default();
         for want in wants {
             let waiting = self.line_of(*want, now);
-            let due = waiting.iter().take_while(|(due_at, _)| *due_at <= now);
+            let due = waiting.iter().take_while(|(due_at, _)| *due_at <= now + want.ahead);
             let taken: Vec<TaskId> = due.take(want.max as usize).map(|(_, id)| *id).collect();
             claims.next.push(waiting.get(taken.len()).map(|(due_at, _)| *due_at));
             claims.claimed.extend(taken.into_iter().map(|id| self.claim_one(id, now)));
@@ -111,7 +111,8 @@ impl State {
         row.task.state = TaskState::InFlight;
         let (history, because) = match claimed_at {
             Some(claimed_at) => {
-                (row.past().begin_attempt(), SweptBecause::LeaseExpired { claimed_at })
+                let began_at = claimed_at.max(row.task.due_at);
+                (row.past().begin_attempt(), SweptBecause::LeaseExpired { began_at })
             }
             None => (row.past(), SweptBecause::DeadlinePassed),
         };

@@ -42,18 +42,19 @@ lines AS MATERIALIZED (
         SELECT t.due_at FROM relent.tasks t
         WHERE t.state = 0 AND t.line = w.line AND t.deadline_at > (SELECT now FROM clock)
             AND (t.due_at, t.id) > (
-                CASE WHEN picked.found < w.max THEN (SELECT now FROM clock)
+                CASE WHEN picked.found < w.max THEN (SELECT now FROM clock) + w.ahead
                     ELSE coalesce(picked.dues[picked.found], w.from_at - 1) END,
                 CASE WHEN picked.found < w.max THEN 9223372036854775807
                     ELSE coalesce(picked.ids[picked.found], 9223372036854775807) END)
         ORDER BY t.due_at, t.id LIMIT 1) AS next_at,
         CASE WHEN picked.found < w.max THEN (SELECT now FROM clock)
-            ELSE coalesce(picked.dues[picked.found], w.from_at) END AS read_to
-    FROM unnest($2, $3, $5) WITH ORDINALITY AS w(line, max, from_at, n) CROSS JOIN LATERAL (
+            ELSE least(coalesce(picked.dues[picked.found], w.from_at), (SELECT now FROM clock))
+        END AS read_to
+    FROM unnest($2, $3, $5, $6) WITH ORDINALITY AS w(line, max, from_at, ahead, n) CROSS JOIN LATERAL (
         SELECT array_agg(d.id) AS ids, array_agg(d.due_at) AS dues, count(*)::int AS found FROM (
             SELECT t.id, t.due_at FROM relent.tasks t
             WHERE t.state = 0 AND t.line = w.line AND t.due_at >= w.from_at
-                AND t.due_at <= (SELECT now FROM clock)
+                AND t.due_at <= (SELECT now FROM clock) + w.ahead
                 AND t.deadline_at > (SELECT now FROM clock)
             ORDER BY t.due_at, t.id LIMIT w.max FOR UPDATE SKIP LOCKED) d) picked
 ),
@@ -99,7 +100,7 @@ swept AS (
         lease_until = (SELECT now FROM clock) + $3, node = $4
     FROM picked p WHERE t.id = p.id
     RETURNING t.id, t.token, t.lease_until, t.line, t.policy, t.generation, t.attempts,
-        t.started_at, t.repeatable, t.history, t.claimed_at, t.state
+        t.started_at, t.repeatable, t.history, greatest(t.claimed_at, t.due_at), t.state
 )
 SELECT s.*, y.idempotency_key FROM swept s JOIN relent.payloads y ON y.id = s.id";
 
@@ -150,6 +151,7 @@ async fn claim(node: &Node, link: &mut Link, wants: &[Want]) -> Result<Claims, F
     let now = node.clock.given();
     let lines: Vec<i64> = wants.iter().map(|want| from_line(want.lane, want.turn)).collect();
     let maxima: Vec<i64> = wants.iter().map(|want| i64::from(want.max)).collect();
+    let ahead: Vec<i64> = wants.iter().map(|want| from_duration(want.ahead)).collect();
     let from: Vec<i64> = lines.iter().map(|line| node.floors.begin(*line)).collect();
     let values = [
         (&now as _, Type::INT8),
@@ -157,6 +159,7 @@ async fn claim(node: &Node, link: &mut Link, wants: &[Want]) -> Result<Claims, F
         (&maxima as _, Type::INT8_ARRAY),
         (&node.number as _, Type::INT4),
         (&from as _, Type::INT8_ARRAY),
+        (&ahead as _, Type::INT8_ARRAY),
     ];
     let rows = link.query(CLAIM, &values).await?;
     let mut claims = Claims { claimed: Vec::with_capacity(rows.len()), next: Vec::new() };
@@ -233,10 +236,10 @@ async fn sweep(node: &Node, link: &mut Link, max: u32) -> Result<Vec<Swept>, Fai
 }
 
 fn to_swept(row: &Row) -> Result<Swept, Error> {
-    let (claimed_at, state): (Option<i64>, i16) = (column(row, 10)?, column(row, 11)?);
-    let because = match claimed_at.filter(|_| state == IN_FLIGHT) {
-        Some(at) => SweptBecause::LeaseExpired { claimed_at: to_time(at) },
-        None => SweptBecause::DeadlinePassed,
+    let (began_at, state): (i64, i16) = (column(row, 10)?, column(row, 11)?);
+    let because = match state {
+        IN_FLIGHT => SweptBecause::LeaseExpired { began_at: to_time(began_at) },
+        _ => SweptBecause::DeadlinePassed,
     };
     Ok(Swept {
         lease: to_lease(row)?,

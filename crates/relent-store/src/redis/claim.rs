@@ -95,12 +95,13 @@ async fn claim(
     shard: usize,
     wants: &[Want],
 ) -> Result<Vec<(Vec<Claimed>, Option<Timestamp>)>, Failure> {
-    let mut texts = vec![ROWS_MAX.to_string(), BYTES_MAX.to_string()];
+    let mut values = vec![ROWS_MAX.to_string().into_bytes(), BYTES_MAX.to_string().into_bytes()];
     for want in wants {
-        texts.push(line(want.lane, want.turn).to_string());
-        texts.push(want.max.to_string());
+        values.push(line(want.lane, want.turn).to_string().into_bytes());
+        values.push(want.max.to_string().into_bytes());
+        values.push(nanos(want.ahead).to_be_bytes().to_vec());
     }
-    let args: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+    let args: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let claimed = node.run(shard, Role::Claim, &CLAIM, &args).await?;
     let mut claimed = array(claimed)?.into_iter();
     let mut next = || claimed.next().ok_or_else(|| damaged("is no claim"));
@@ -173,7 +174,7 @@ async fn sweep(node: &Node, shard: usize, max: u32) -> Result<Vec<Swept>, Failur
 fn to_swept(task: Task, token: u64, until: Timestamp) -> Swept {
     let was_attempted = task.record.state == crate::task::State::InFlight && !task.is_held;
     let because = match was_attempted {
-        true => SweptBecause::LeaseExpired { claimed_at: task.claimed_at },
+        true => SweptBecause::LeaseExpired { began_at: task.claimed_at.max(task.record.due_at) },
         false => SweptBecause::DeadlinePassed,
     };
     Swept {

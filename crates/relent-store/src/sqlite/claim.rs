@@ -6,6 +6,8 @@
 //! they are on pages it has in its hands anyway, and JSON is taken apart by the caller. A claim
 //! rewrites its row in place and touches no index. REQ-S3, REQ-S4, REQ-S5.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use relent_policy::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
@@ -76,7 +78,7 @@ impl Desk<'_> {
             let line = LineId::new(want.lane.as_u32(), want.turn);
             let mut left = (want.max as usize).min(TASKS_MAX.saturating_sub(claims.claimed.len()));
             while left > 0 && bytes < BYTES_MAX {
-                let Some(raw) = self.claim_head(line, &mut passes)? else { break };
+                let Some(raw) = self.claim_head(line, want.ahead, &mut passes)? else { break };
                 bytes += raw.body.len();
                 left -= 1;
                 claims.claimed.push(raw);
@@ -87,12 +89,17 @@ impl Desk<'_> {
         Ok(claims)
     }
 
-    /// Claims the first task of a line that can be, if one is due.
-    fn claim_head(&mut self, line: LineId, passes: &mut usize) -> Result<Option<Raw>, Failure> {
-        let now = self.now.as_nanos();
+    /// Claims the first task of a line that can be, if one is due by then.
+    fn claim_head(
+        &mut self,
+        line: LineId,
+        ahead: Duration,
+        passes: &mut usize,
+    ) -> Result<Option<Raw>, Failure> {
+        let (now, due_by) = (self.now.as_nanos(), (self.now + ahead).as_nanos());
         while let Some(left) = passes.checked_sub(1) {
             let Some(head) = self.state.due.head(line) else { return Ok(None) };
-            if head.due_at > now {
+            if head.due_at > due_by {
                 return Ok(None);
             }
             if self.put_aside(line, head) {

@@ -80,7 +80,10 @@ impl Desk<'_> {
         let until = lease.until.as_nanos();
         self.state.flights.insert(task, Flight { token: lease.token, until, ..flight });
         let because = match flight.claimed_at {
-            Some(at) => SweptBecause::LeaseExpired { claimed_at: Timestamp::from_nanos(at) },
+            Some(claimed_at) => {
+                let began_at = Timestamp::from_nanos(claimed_at.max(row.due_at));
+                SweptBecause::LeaseExpired { began_at }
+            }
             None => SweptBecause::DeadlinePassed,
         };
         Ok(Some(row.swept(lease, because)))

@@ -93,6 +93,8 @@ facts! {
     }
     claiming {
         nothing_is_claimed_before_its_time
+        what_is_wanted_ahead_is_claimed_ahead_and_no_more
+        what_was_claimed_ahead_and_lost_began_no_earlier_than_it_was_due
         no_retry_is_claimed_before_its_time
         a_claim_counts_the_attempt_before_anything_is_sent
         a_claim_brings_everything_that_the_attempt_needs

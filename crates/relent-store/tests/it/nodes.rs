@@ -87,7 +87,7 @@ impl<P: Place> Cluster<P> {
     }
 
     pub(crate) fn wants(&self, turn: Turn, max: u32) -> Vec<Want> {
-        vec![Want { lane: self.lane, turn, max }]
+        vec![Want::due(self.lane, turn, max)]
     }
 
     pub(crate) async fn stored(&self) -> Vec<TaskId> {

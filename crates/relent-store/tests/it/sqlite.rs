@@ -101,7 +101,7 @@ impl Place {
     }
 
     async fn claims(&self, turn: Turn, max: u32) -> Claims {
-        self.store().claim(vec![Want { lane: self.lane, turn, max }]).await.unwrap()
+        self.store().claim(vec![Want::due(self.lane, turn, max)]).await.unwrap()
     }
 
     async fn claim(&self, max: u32) -> Vec<Claimed> {

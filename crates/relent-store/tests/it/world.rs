@@ -120,12 +120,12 @@ impl World {
     }
 
     pub(crate) async fn claim(&self, turn: Turn, max: u32) -> Vec<Claimed> {
-        let wants = vec![Want { lane: self.lane, turn, max }];
+        let wants = vec![Want::due(self.lane, turn, max)];
         self.store().claim(wants).await.unwrap().claimed
     }
 
     pub(crate) async fn next(&self, turn: Turn) -> Option<Timestamp> {
-        let wants = vec![Want { lane: self.lane, turn, max: 0 }];
+        let wants = vec![Want::due(self.lane, turn, 0)];
         self.store().claim(wants).await.unwrap().next[0]
     }
 

@@ -1,4 +1,5 @@
--- ARGV[4]: how many tasks at most, ARGV[5]: how many bytes. Then for each want its line and maximum.
+-- ARGV[4]: how many tasks at most, ARGV[5]: how many bytes. Then for each want its line, its maximum
+-- and how long ahead of its time a task may be taken.
 -- What has passed its deadline is taken out of its line, and left to the sweep.
 -- Answers with the time, the first token, for each want what is next and how many were taken, and the
 -- tasks as they were before.
@@ -63,12 +64,13 @@ local function take_from(places)
     return seen, took
 end
 
-for at = 6, #ARGV, 2 do
+for at = 6, #ARGV, 3 do
     local line, want = ARGV[at], math.min(tonumber(ARGV[at + 1]), rows_left)
+    local due_by = '[' .. add(now, ARGV[at + 2]) .. FULL
     local queue, took, looked, is_more = base .. 'q' .. line, 0, 0, true
     while is_more and took < want and looked < LOOK_MAX and bytes_left > 0 do
         local missing = want - took
-        local places = call('ZRANGEBYLEX', queue, '-', '[' .. now .. FULL, 'LIMIT', '0', missing)
+        local places = call('ZRANGEBYLEX', queue, '-', due_by, 'LIMIT', '0', missing)
         if #places == 0 then break end
         local seen, more = take_from(places)
         call('ZREM', queue, unpack(seen))

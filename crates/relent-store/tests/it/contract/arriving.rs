@@ -118,7 +118,7 @@ pub(crate) async fn an_attempt_from_elsewhere_is_taken_over_and_written(world: W
     let mut swept = world.sweep().await;
     swept.sort_by_key(|swept| swept.lease.task);
     let lost: Vec<_> = swept.iter().map(|swept| (swept.lease.task, swept.because)).collect();
-    let expired = SweptBecause::LeaseExpired { claimed_at };
+    let expired = SweptBecause::LeaseExpired { began_at: claimed_at };
     assert_eq!(lost, [(one, expired), (two, expired), (overdue, SweptBecause::DeadlinePassed)]);
     let stale = relent_store::Lease { task: one, ..before[0].lease };
     let late = retry(stale, &before[0].history, 0, world.now(), world.now());

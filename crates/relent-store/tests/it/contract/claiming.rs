@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use relent_policy::Turn::{First, Retry};
-use relent_store::{Claimed, NewTask, State, Want};
+use relent_store::{Claimed, NewTask, State, SweptBecause, Want};
 
 use crate::world::{HOUR, LEASE, MINUTE, NANOSECOND, SECOND, World, key, request};
 
@@ -24,6 +24,40 @@ pub(crate) async fn no_retry_is_claimed_before_its_time(world: World) {
     assert!(world.claim(Retry, 10).await.is_empty());
     world.advance(NANOSECOND);
     assert_eq!(world.claim(Retry, 10).await.len(), 1);
+}
+
+pub(crate) async fn what_is_wanted_ahead_is_claimed_ahead_and_no_more(world: World) {
+    let second = world.add(world.task_after(SECOND + NANOSECOND)).await;
+    let first = world.add(world.task_after(SECOND)).await;
+    let third = world.add(world.task_after(MINUTE)).await;
+    let due_at = world.now() + SECOND;
+    let want = |ahead| vec![Want { ahead, ..Want::due(world.lane, First, 10) }];
+    let claims = world.store().claim(want(SECOND - NANOSECOND)).await.unwrap();
+    assert_eq!((ids(&claims.claimed), claims.next), (vec![], vec![Some(due_at)]));
+    let claims = world.store().claim(want(SECOND)).await.unwrap();
+    assert_eq!((ids(&claims.claimed), claims.claimed[0].due_at), (vec![first], due_at));
+    assert_eq!(claims.next, [Some(due_at + NANOSECOND)]);
+    assert_eq!(claims.claimed[0].lease.until, world.now() + LEASE, "from the claim on");
+    assert_eq!(world.get(first).await.state, State::InFlight);
+
+    // Whoever comes later with something due earlier is not passed over.
+    let claims = world.store().claim(want(SECOND + NANOSECOND)).await.unwrap();
+    assert_eq!(ids(&claims.claimed), [second]);
+    let fresh = world.add(world.task()).await;
+    assert_eq!(ids(&world.claim(First, 10).await), [fresh]);
+    world.advance(MINUTE);
+    assert_eq!(ids(&world.claim(First, 10).await), [third]);
+}
+
+pub(crate) async fn what_was_claimed_ahead_and_lost_began_no_earlier_than_it_was_due(world: World) {
+    world.add(world.task_after(SECOND)).await;
+    let due_at = world.now() + SECOND;
+    let want = Want { ahead: SECOND, ..Want::due(world.lane, First, 1) };
+    assert_eq!(world.store().claim(vec![want]).await.unwrap().claimed.len(), 1);
+    world.advance(LEASE);
+    let swept = world.sweep().await;
+    let because: Vec<_> = swept.iter().map(|swept| swept.because).collect();
+    assert_eq!(because, [SweptBecause::LeaseExpired { began_at: due_at }]);
 }
 
 pub(crate) async fn a_claim_counts_the_attempt_before_anything_is_sent(mut world: World) {
@@ -62,7 +96,7 @@ pub(crate) async fn claims_at_the_same_time_share_nothing(world: World) {
     world.enqueue(vec![world.task(); 10]).await;
     let claim = || {
         let (store, lane) = (world.store().clone(), world.lane);
-        let wants = vec![Want { lane, turn: First, max: 3 }];
+        let wants = vec![Want::due(lane, First, 3)];
         tokio::spawn(async move { store.claim(wants).await.unwrap().claimed })
     };
     let mut claimed = Vec::new();
@@ -77,7 +111,7 @@ pub(crate) async fn claims_at_the_same_time_share_nothing(world: World) {
 
 pub(crate) async fn a_claim_whose_caller_has_gone_loses_no_task(world: World) {
     let id = world.add(world.task()).await;
-    drop(world.store().claim(vec![Want { lane: world.lane, turn: First, max: 1 }]));
+    drop(world.store().claim(vec![Want::due(world.lane, First, 1)]));
     // What was handed over before this is done when it is answered.
     world.next(Retry).await;
     world.advance(LEASE);
@@ -134,7 +168,7 @@ pub(crate) async fn lanes_have_lines_of_their_own(world: World) {
     let other = world.open_lane("slow.example.com").await;
     world.enqueue(vec![world.task(); 5]).await;
     let id = world.add(NewTask { lane: other, ..world.task() }).await;
-    let wants = vec![Want { lane: other, turn: First, max: 10 }];
+    let wants = vec![Want::due(other, First, 10)];
     let claims = world.store().claim(wants).await.unwrap();
     assert_eq!(ids(&claims.claimed), [id]);
     assert_eq!(claims.claimed[0].lane, other);
@@ -146,7 +180,7 @@ pub(crate) async fn wants_are_answered_in_order(world: World) {
     let here = world.add(world.task()).await;
     let there = world.add(NewTask { lane: other, ..world.task() }).await;
     world.add(NewTask { lane: other, ..world.task_after(MINUTE) }).await;
-    let want = |lane, turn| Want { lane, turn, max: 10 };
+    let want = |lane, turn| Want::due(lane, turn, 10);
     let wants = vec![want(other, First), want(world.lane, Retry), want(world.lane, First)];
     let claims = world.store().claim(wants).await.unwrap();
     assert_eq!(ids(&claims.claimed), [there, here]);
@@ -155,7 +189,7 @@ pub(crate) async fn wants_are_answered_in_order(world: World) {
 
 pub(crate) async fn a_lane_that_nobody_knows_has_nothing_due(world: World) {
     let lane = relent_store::LaneId::from_u32(4_000_000);
-    let wants = vec![Want { lane, turn: First, max: 10 }];
+    let wants = vec![Want::due(lane, First, 10)];
     let claims = world.store().claim(wants).await.unwrap();
     assert_eq!((claims.claimed.len(), claims.next), (0, vec![None]));
 }
@@ -163,7 +197,7 @@ pub(crate) async fn a_lane_that_nobody_knows_has_nothing_due(world: World) {
 pub(crate) async fn the_next_due_time_is_told_with_the_claim(world: World) {
     assert_eq!(world.next(First).await, None);
     world.enqueue(vec![world.task(), world.task(), world.task_after(MINUTE)]).await;
-    let wants = || vec![Want { lane: world.lane, turn: First, max: 1 }];
+    let wants = || vec![Want::due(world.lane, First, 1)];
     let claims = world.store().claim(wants()).await.unwrap();
     assert_eq!(claims.next, [Some(world.now())], "one is due, and was not wanted");
     let claims = world.store().claim(wants()).await.unwrap();

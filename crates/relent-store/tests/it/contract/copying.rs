@@ -177,7 +177,7 @@ async fn goes_on(world: &World, tasks: &Tasks) {
     let lost: Vec<TaskId> = swept.iter().map(|swept| swept.lease.task).collect();
     assert_eq!(lost, [tasks.overdue, tasks.called_off, tasks.in_flight]);
     assert_eq!(swept[0].because, SweptBecause::DeadlinePassed);
-    assert_eq!(swept[2].because, SweptBecause::LeaseExpired { claimed_at: copied_at });
+    assert_eq!(swept[2].because, SweptBecause::LeaseExpired { began_at: copied_at });
     assert_eq!(swept[2].history.attempts(), 1);
 
     world.advance(MINUTE);

@@ -19,7 +19,7 @@ pub(crate) async fn a_lost_attempt_is_taken_over_when_its_lease_ends(world: Worl
     let swept = world.sweep().await;
     assert_eq!(swept.len(), 1);
     let swept = &swept[0];
-    assert_eq!(swept.because, SweptBecause::LeaseExpired { claimed_at });
+    assert_eq!(swept.because, SweptBecause::LeaseExpired { began_at: claimed_at });
     assert_eq!((swept.lease.task, swept.lease.until), (id, world.now() + SWEEP_LEASE));
     assert_eq!((swept.lane, swept.policy, swept.generation), (world.lane, world.policy, 0));
     assert_eq!((swept.history, &swept.key), (claimed.history, &Some(key("order-17"))));
@@ -57,7 +57,7 @@ pub(crate) async fn who_takes_over_and_dies_is_taken_over_from(world: World) {
     let first = world.sweep().await.remove(0);
     world.advance(SWEEP_LEASE);
     let second = world.sweep().await.remove(0);
-    assert_eq!(second.because, SweptBecause::LeaseExpired { claimed_at });
+    assert_eq!(second.because, SweptBecause::LeaseExpired { began_at: claimed_at });
     assert_eq!(second.history, first.history, "no attempt was made in between");
     let late = retry(first.lease, &first.history, 0, world.now(), world.now());
     assert_eq!(world.record(late).await, Recorded::Stale);
@@ -155,6 +155,6 @@ pub(crate) async fn a_restart_ends_every_lease(mut world: World) {
     assert!(world.claim(Retry, 1).await.is_empty() && world.claim(First, 1).await.is_empty());
     let swept = world.sweep().await.remove(0);
     assert_eq!((swept.lease.task, swept.history), (id, claimed.history));
-    assert_eq!(swept.because, SweptBecause::LeaseExpired { claimed_at });
+    assert_eq!(swept.because, SweptBecause::LeaseExpired { began_at: claimed_at });
     assert_eq!(world.succeed(&claimed).await, Recorded::Stale);
 }

@@ -15,7 +15,7 @@ pub(super) type Pick = usize;
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     Enqueue { tenant: usize, tasks: Vec<Item> },
-    Claim { wants: Vec<Line>, max: u32 },
+    Claim { wants: Vec<Line>, max: u32, ahead: Duration },
     Record(Vec<(Pick, Result)>),
     Sweep,
     Cancel { asker: Asker, task: Pick },
@@ -84,7 +84,8 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         6 => (tenant(), vec(item(), 1..4))
             .prop_map(|(tenant, tasks)| Operation::Enqueue { tenant, tasks }),
-        10 => (lines(), 0..5_u32).prop_map(|(wants, max)| Operation::Claim { wants, max }),
+        10 => (lines(), 0..5_u32, ahead())
+            .prop_map(|(wants, max, ahead)| Operation::Claim { wants, max, ahead }),
         12 => vec((0..8_usize, result()), 1..4).prop_map(Operation::Record),
         3 => Just(Operation::Sweep),
         2 => (asker(), pick()).prop_map(|(asker, task)| Operation::Cancel { asker, task }),
@@ -179,6 +180,12 @@ fn wait() -> impl Strategy<Value = Duration> {
         1 => Just(86_400 * SECOND + 11),
     ]
     .prop_map(Duration::from_millis)
+}
+
+/// Within what a store holds in memory.
+fn ahead() -> impl Strategy<Value = Duration> {
+    prop_oneof![6 => Just(0), 1 => Just(1), 2 => Just(SECOND + 7), 1 => Just(30 * SECOND)]
+        .prop_map(Duration::from_millis)
 }
 
 fn lifetime() -> impl Strategy<Value = Duration> {

@@ -69,7 +69,7 @@ impl Pair {
     pub(super) async fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Enqueue { tenant, tasks } => self.enqueue(*tenant, tasks).await,
-            Operation::Claim { wants, max } => self.claim(wants, *max).await,
+            Operation::Claim { wants, max, ahead } => self.claim(wants, *max, *ahead).await,
             Operation::Record(results) => self.record(results).await,
             Operation::Sweep => self.sweep().await,
             Operation::Cancel { asker, task } => {
@@ -143,11 +143,12 @@ impl Pair {
         }
     }
 
-    async fn claim(&mut self, lines: &[Line], max: u32) {
+    async fn claim(&mut self, lines: &[Line], max: u32, ahead: Duration) {
         let want = |line: &Line| Want {
             lane: self.model.lanes[line.tenant][line.lane],
             turn: if line.retries { Turn::Retry } else { Turn::First },
             max,
+            ahead,
         };
         let wants: Vec<Want> = lines.iter().map(want).collect();
         self.model.catch_up();

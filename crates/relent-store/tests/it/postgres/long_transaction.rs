@@ -25,7 +25,7 @@ async fn round(cluster: &Cluster<Schema>, clock: &Clock) -> Vec<Duration> {
     while claimed.len() < ROUND_TASKS {
         let max = if took.len() < TIMED { 5 } else { 1_000 };
         let asked = Instant::now();
-        let wants = vec![Want { lane: cluster.lane, turn: Turn::First, max }];
+        let wants = vec![Want::due(cluster.lane, Turn::First, max)];
         let claims = node.claim(wants).await.unwrap();
         assert!(!claims.claimed.is_empty(), "{} of a round were claimed", claimed.len());
         if max == 5 {

@@ -74,7 +74,7 @@ async fn a_transaction_that_is_committed_is_claimed_as_any_other() {
     outbox.run("COMMIT").await;
     let lanes = outbox.store.lanes().await.unwrap();
     assert_eq!(lanes[0].dependency, "https://a.example.com");
-    let want = Want { lane: lanes[0].id, turn: Turn::First, max: 10 };
+    let want = Want::due(lanes[0].id, Turn::First, 10);
     let claimed = outbox.store.claim(vec![want]).await.unwrap().claimed.remove(0);
     let key = IdempotencyKey::try_new("order-17").unwrap();
     assert_eq!((claimed.lease.task, claimed.key.as_ref()), (id, Some(&key)));

@@ -130,7 +130,7 @@ async fn work(round: &str, directory: PathBuf) {
             let Enqueued::Created(id) = answer else { panic!("{answer:?}") };
             writeln!(said, "stored {id} {key}").unwrap();
         }
-        let claims = store.claim(vec![Want { lane, turn: Turn::First, max: 3 }]).await.unwrap();
+        let claims = store.claim(vec![Want::due(lane, Turn::First, 3)]).await.unwrap();
         let records: Vec<_> =
             claims.claimed.iter().map(|claimed| success(claimed, store.now())).collect();
         let done: Vec<_> = records.iter().map(|record| record.lease.task).collect();
