@@ -14,6 +14,8 @@
 //!
 //! A claim takes its time. So lines are served a little before their first task is due, and what is
 //! claimed ahead waits for its time among the [`departures`]. What was due before goes out at once.
+//! Not so on a store that is shared: its clock is elsewhere, and known here only within a round trip,
+//! so that what leaves by it could leave early. There the store itself says what is due.
 //!
 //! First attempts and retries each have places of their own in the whole service, too, so that
 //! neither can take all of them. REQ-S3, REQ-S5, REQ-K2, REQ-L6.
@@ -52,7 +54,7 @@ pub(crate) use starting::Starting;
 pub(crate) const QUANTUM: u32 = 64;
 /// Tasks of one round.
 const ROUND_MAX: u32 = 512;
-/// How long before its first task is due a line is served: as long as most claims take.
+/// How long before its first task is due a line is served: longer than most claims take.
 const SERVE_AHEAD: Duration = Duration::from_millis(5);
 /// How far ahead is claimed then: what is due soon after the first comes with it.
 const CLAIM_AHEAD: Duration = Duration::from_millis(10);
@@ -88,11 +90,16 @@ pub(crate) fn run(service: &Arc<Service>, runtime: &Handle) {
         let thread = thread::Builder::new().name("relent-departures".to_owned());
         thread.spawn_scoped(scope, depart).expect("the system has threads to give");
         let _closes = Closes(&departures);
+        let (lead, ahead) = match service.store.is_shared() {
+            true => (Duration::ZERO, Duration::ZERO),
+            false => (SERVE_AHEAD, CLAIM_AHEAD),
+        };
         let mut scheduler = Scheduler {
             service,
             runtime,
             departures: &departures,
-            lines: Lines::served_ahead(SERVE_AHEAD),
+            ahead,
+            lines: Lines::served_ahead(lead),
             trials: HashMap::new(),
             short_of_places: Vec::new(),
             crowded_out: Vec::new(),
@@ -119,6 +126,8 @@ struct Scheduler<'s> {
     service: &'s Arc<Service>,
     runtime: &'s Handle,
     departures: &'s Departures,
+    /// How far ahead of its time something is claimed.
+    ahead: Duration,
     lines: Lines,
     /// The copies that this round has asked; kept for their memory.
     trials: HashMap<LaneId, Option<Trial>>,
@@ -196,7 +205,7 @@ impl Scheduler<'_> {
             lane: planned.key.lane,
             turn: planned.key.turn(),
             max: planned.count,
-            ahead: CLAIM_AHEAD,
+            ahead: self.ahead,
         });
         let asked_at = Instant::now();
         match self.runtime.block_on(self.service.store.claim(wants.collect())) {
@@ -293,7 +302,7 @@ impl Scheduler<'_> {
                 started += 1;
                 let due_at = task.due_at;
                 let departure = Departure { lane: Arc::clone(&lane), task, pass };
-                if due_at > now {
+                if due_at > now && !self.ahead.is_zero() {
                     ahead.push((due_at, departure));
                 } else if started == 1 || is_alone {
                     spawn(self.service, self.runtime, departure);
