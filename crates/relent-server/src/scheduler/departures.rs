@@ -1,9 +1,9 @@
 //! What was claimed ahead of its time and waits for it.
 //!
-//! A claim is written down before anything is sent, which takes a flush of the disk or a round trip
-//! to a database. Claimed a few milliseconds ahead, a task has that behind it when it is due, and
-//! leaves on time also if the flush was slow. A thread of its own, as the scheduler may be waiting for
-//! a claim at that moment. Nothing leaves before its time by the store's clock. REQ-S3.
+//! A claim is written down before anything is sent, which takes a flush of the disk. Claimed a few
+//! milliseconds ahead, a task has that behind it when it is due, and leaves on time also if the flush
+//! was slow. A thread of its own, as the scheduler may be waiting for a claim at that moment. Nothing
+//! leaves before its time by the store's clock, which must be in this process for that. REQ-S3.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
