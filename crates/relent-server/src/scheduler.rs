@@ -302,6 +302,7 @@ impl Scheduler<'_> {
                 started += 1;
                 let due_at = task.due_at;
                 let departure = Departure { lane: Arc::clone(&lane), task, pass };
+                // Where nothing is claimed ahead, it is due: the store said so, whatever this clock shows.
                 if due_at > now && !self.ahead.is_zero() {
                     ahead.push((due_at, departure));
                 } else if started == 1 || is_alone {
