@@ -47,7 +47,7 @@ async fn retry_after_in_seconds_is_waited_for() {
     world.client.until(&id, "the task waits because it was asked to", waits).await;
     world.client.until_status(&id, "SUCCEEDED").await;
     let seen = world.target.seen_at("/limited");
-    let waited = seen[1].arrived.duration_since(seen[0].ended.unwrap());
+    let waited = seen[1].arrived.duration_since(seen[0].turned.unwrap());
     assert!(waited >= Duration::from_millis(998), "{waited:?}");
     let attempts = world.client.attempts(&id).await;
     assert_eq!(column(&attempts, "because")[0], "retry_after");

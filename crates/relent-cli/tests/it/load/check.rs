@@ -194,8 +194,8 @@ fn is_early(attempts: &[Value], seen: &[&Seen]) -> bool {
         let too_soon = due.is_none_or(|due| millis(next.arrived_at) < due - LEEWAY_MS);
         let asked = seen.iter().find(|it| it.attempt.map(|nth| nth + 1) == next.attempt);
         let asked = asked.filter(|asked| asked.answered == Some(429) && !is_abandoned(before));
-        let pushed = asked.and_then(|asked| asked.ended).is_some_and(|ended| {
-            next.arrived.duration_since(ended) + Duration::from_millis(2) < Duration::from_secs(1)
+        let pushed = asked.and_then(|asked| asked.turned).is_some_and(|turned| {
+            next.arrived.duration_since(turned) + Duration::from_millis(2) < Duration::from_secs(1)
         });
         too_soon || pushed
     })
@@ -213,7 +213,8 @@ fn overlaps(attempts: &[Value], seen: &[&Seen]) -> bool {
         match row.filter(|row| row["responseStatus"].is_null()) {
             // The target may notice late that it was hung up on.
             Some(row) => millis(pair[1].arrived_at) < ended_at(row),
-            None => pair[0].ended.is_none_or(|ended| pair[1].arrived < ended),
+            // And its thread may rest between an answer's last byte and the next line.
+            None => pair[0].turned.is_none_or(|turned| pair[1].arrived < turned),
         }
     })
 }
