@@ -117,7 +117,8 @@ FAULTS = {
     "retryable": """dns connect_refused connect_unreachable connect_timeout connect_reset
         tls_handshake_timeout tls_handshake_reset reset closed_early response_timeout stream_refused
         db_deadlock db_serialization db_pool_exhausted db_too_many_connections db_busy
-        db_connection_lost db_unavailable io_interrupted io_timed_out io_file_locked abandoned""",
+        db_connection_lost db_unavailable io_interrupted io_timed_out io_file_locked abandoned
+        called_off""",
     "permanent": """tls_certificate tls_alert tls_protocol http_parse blocked db_constraint db_query
         io_not_found io_permission_denied io_already_exists io_invalid serialization configuration
         token_revoked""",

@@ -98,6 +98,7 @@ const fn of_fault(fault: Fault) -> &'static str {
         Fault::Abandoned => {
             "the worker was lost during the attempt; the request may have been applied"
         }
+        Fault::CalledOff => "the task was cancelled before the request was sent",
         Fault::Unknown => "nothing known went wrong",
     }
 }

@@ -112,6 +112,7 @@ const fn fault_health(fault: Fault) -> Health {
         | Fault::Configuration
         | Fault::TokenRevoked
         | Fault::Abandoned
+        | Fault::CalledOff
         | Fault::IoInterrupted => Health::NoSignal,
         Fault::DbDeadlock
         | Fault::DbSerialization

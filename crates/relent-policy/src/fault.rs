@@ -86,6 +86,7 @@ faults! {
     Configuration "configuration" Permanent NotSent "The call was set up wrongly."
     TokenRevoked "token_revoked" Permanent NotSent "The credential is gone for good."
     Abandoned "abandoned" Retryable Ambiguous "The worker was lost during the attempt."
+    CalledOff "called_off" Retryable NotSent "The task was cancelled between its claim and its sending."
     Unknown "unknown" Unknown Ambiguous "Nothing known is wrong. Retried once."
 }
 

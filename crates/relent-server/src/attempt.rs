@@ -161,7 +161,7 @@ async fn called_off(
         started_at: now,
         took: Duration::ZERO,
         status: None,
-        failure: failure_of(&Outcome::from(Fault::Abandoned)),
+        failure: failure_of(&Outcome::from(Fault::CalledOff)),
         ended: Ended::RetryAt { at: now, waiting },
         roll: 0,
         phases: Phases::default(),

@@ -90,7 +90,7 @@ async fn nothing_starts_after_an_acknowledged_cancel_however_close_the_race() {
         assert!([200, 202].contains(&reply.status.as_u16()), "{}", reply.text());
         cancelled.push((id, key, acknowledged, reply));
     }
-    let mut counts = [0_usize; 2];
+    let (mut counts, mut called_off) = ([0_usize; 2], 0);
     for (id, key, acknowledged, reply) in cancelled {
         let what = format!("{id} is cancelled");
         let task = wait_until(SOON, &what, async || {
@@ -106,9 +106,17 @@ async fn nothing_starts_after_an_acknowledged_cancel_however_close_the_race() {
         let late = seen.iter().filter(|seen| seen.arrived > acknowledged);
         let late: Vec<_> = late.filter(|seen| seen.attempt.map(u64::from) != under_way).collect();
         assert!(late.is_empty(), "{key}: {late:#?}");
-        let rows = world.client.attempts(&id).await.len();
-        assert_eq!(Some(rows as u64), task["attemptNumber"].as_u64());
+        let rows = world.client.attempts(&id).await;
+        assert_eq!(Some(rows.len() as u64), task["attemptNumber"].as_u64());
+        // The log says of every attempt whether it was made.
+        let (sent, unsent): (Vec<_>, Vec<_>) =
+            rows.iter().partition(|row| row["error"] != "called_off");
+        assert_eq!(seen.len(), sent.len(), "{rows:#?}");
+        assert!(unsent.iter().all(|row| row["effect"] == "not_sent"), "{unsent:#?}");
         counts[usize::from(in_flight)] += 1;
+        called_off += unsent.len();
     }
-    println!("cancelled while waiting {}, in flight {}", counts[0], counts[1]);
+    let [waiting, in_flight] = counts;
+    println!("cancelled while waiting {waiting}, in flight {in_flight}, {called_off} called off");
+    assert!(called_off > 0, "no cancel came between a claim and its sending");
 }

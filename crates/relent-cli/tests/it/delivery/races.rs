@@ -58,7 +58,7 @@ async fn what_people_do_at_the_same_time_leaves_every_log_true() {
             expected = (at.0, at.1 + 1);
         }
         let seen = all.iter().filter(|seen| seen.key == *task["idempotencyKey"].as_str().unwrap());
-        let sent = rows.iter().filter(|row| row["error"] != "abandoned").count();
+        let sent = rows.iter().filter(|row| row["error"] != "called_off").count();
         assert_eq!(seen.count(), sent, "{task:#} {rows:#?}");
         let generation = format!("{} {}", task["status"].as_str().unwrap(), task["generation"]);
         *counts.entry(generation).or_default() += 1;

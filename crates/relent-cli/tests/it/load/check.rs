@@ -130,7 +130,7 @@ pub(crate) fn check(journal: &Journal, tasks: &HashMap<String, Told>, seen: &[Se
             Some("CANCELLED") => figures.cancelled += 1,
             _ => fails("G2: not ended"),
         }
-        let lost = told.attempts.iter().filter(|row| is_abandoned(row) && !is_called_off(row));
+        let lost = told.attempts.iter().filter(|row| is_abandoned(row));
         figures.abandoned.extend(lost.map(Abandoned::of));
         figures.too_late +=
             seen.iter().filter(|seen| is_success(seen) && is_too_late(told, seen)).count();
@@ -231,11 +231,6 @@ fn is_too_late(told: &Told, seen: &Seen) -> bool {
 
 fn is_abandoned(row: &Value) -> bool {
     row["error"] == "abandoned"
-}
-
-/// Counted and not made: it was cancelled between its claim and its sending.
-fn is_called_off(row: &Value) -> bool {
-    row["durationUs"] == 0
 }
 
 /// When an attempt ended, in milliseconds since the epoch, rounded down.
