@@ -42,6 +42,8 @@ pub(crate) struct Lane {
     pub(crate) policy: PolicyKey,
     pub(crate) counts: LaneCounts,
     pub(crate) starting: Starting,
+    /// One change at a time: the last to be stored is the last to be in force here.
+    pub(crate) changes: tokio::sync::Mutex<()>,
     news: Option<Arc<News>>,
     state: Mutex<LaneState>,
 }
@@ -193,6 +195,7 @@ impl Lane {
             policy: record.policy,
             counts: LaneCounts::default(),
             starting: Starting::default(),
+            changes: tokio::sync::Mutex::default(),
             news,
             state: Mutex::new(LaneState {
                 gates,

@@ -159,7 +159,6 @@ impl Server {
             metrics: Metrics::new(options.service),
             limits: options.limits,
             being_stored: BeingStored::default(),
-            lane_changes: tokio::sync::Mutex::default(),
             draining: AtomicBool::new(false),
             store,
         });

@@ -33,8 +33,6 @@ pub(crate) struct Service {
     pub(crate) metrics: Metrics,
     pub(crate) limits: Limits,
     pub(crate) being_stored: BeingStored,
-    /// One change of a lane at a time: the last to be stored is the last to be in force here.
-    pub(crate) lane_changes: tokio::sync::Mutex<()>,
     /// Whether the service is on its way out.
     pub(crate) draining: AtomicBool,
 }

@@ -89,6 +89,18 @@ impl Assurance {
 }
 
 impl Finding {
+    /// Whether others can read along on the way to a server.
+    pub(crate) fn tls(encrypted: bool, local: bool, way_out: &str) -> Finding {
+        match (encrypted, local) {
+            (true, _) => Finding::good("TLS", "on", "the server's certificate was verified"),
+            (false, true) => Finding::good("TLS", "off", "nothing leaves this machine"),
+            (false, false) => {
+                let meaning = "tasks and the password can be read on the way";
+                Finding::caution("TLS", "off", meaning, way_out)
+            }
+        }
+    }
+
     /// Something that is as it should be.
     pub fn good(
         name: &'static str,

@@ -21,6 +21,7 @@ use relent_policy::{Timestamp, Turn};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use crate::contract::DueListener;
 use crate::id::LaneId;
 use crate::lane::LaneDue;
 
@@ -48,7 +49,17 @@ pub(crate) trait Neighbour: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
     /// Tells who listens within this node.
-    fn tell_here(&self, dues: &[LaneDue]);
+    fn tell_here(&self, dues: &[LaneDue]) {
+        self.hints().tell_here(dues);
+    }
+
+    /// Tells who listens within this node, and later the other nodes.
+    fn tell(&self, dues: &[LaneDue]) {
+        self.tell_here(dues);
+        if self.hints().tells_others {
+            self.hints().add(dues);
+        }
+    }
 
     /// Says this to every node.
     fn say(&self, texts: Vec<String>) -> impl Future<Output = Result<(), Self::Failure>> + Send;
@@ -66,16 +77,42 @@ pub(crate) trait Neighbour: Send + Sync + 'static {
     fn look_at_clock(&self) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 }
 
-/// What the other nodes are still to be told.
-#[derive(Default)]
+/// What the other nodes are still to be told, and who listens here.
 pub(crate) struct Hints {
+    pub(crate) tells_others: bool,
+    listener: Mutex<Option<Arc<dyn DueListener>>>,
     lines: Mutex<HashMap<(LaneId, bool), Timestamp>>,
     ready: Notify,
     hears: AtomicBool,
 }
 
 impl Hints {
-    pub(crate) fn add(&self, dues: &[LaneDue]) {
+    pub(crate) fn new(tells_others: bool) -> Hints {
+        Hints {
+            tells_others,
+            listener: Mutex::default(),
+            lines: Mutex::default(),
+            ready: Notify::new(),
+            hears: AtomicBool::new(false),
+        }
+    }
+
+    /// Who is told from now on.
+    pub(crate) fn set_listener(&self, listener: Arc<dyn DueListener>) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    }
+
+    /// Tells who listens here, under no lock.
+    pub(crate) fn tell_here(&self, dues: &[LaneDue]) {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(listener) = listener
+            && !dues.is_empty()
+        {
+            listener.due(dues);
+        }
+    }
+
+    fn add(&self, dues: &[LaneDue]) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         for due in dues {
             let at = lines.entry((due.lane, due.turn == Turn::Retry)).or_insert(due.at);

@@ -25,6 +25,7 @@ mod lane;
 mod lease;
 mod member;
 mod memory;
+mod operations;
 mod page;
 mod policy;
 mod postgres;

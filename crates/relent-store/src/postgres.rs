@@ -57,7 +57,7 @@ use tokio::time::{Instant, timeout_at};
 use self::clock::Clock;
 use self::failure::Failure;
 use self::link::Link;
-use self::node::{Node, OPERATIONS_MAX};
+use self::node::Node;
 pub use self::place::ConnectError;
 use self::place::{Place, Role};
 use crate::assurance::Assurance;
@@ -226,7 +226,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        self.node.ask(&self.runtime, operation)
+        self.node.operations.start(&self.runtime, || operation(Arc::clone(&self.node)))
     }
 
     /// Tells the thread to end, if nobody has before.
@@ -277,10 +277,10 @@ async fn run(
     let mut chores = JoinSet::new();
     chores.spawn(crate::hints::keep_looking(Arc::clone(&node)));
     chores.spawn(prune::keep_making_days(Arc::clone(&node)));
-    if node.tells {
+    if node.hints.tells_others {
         chores.spawn(crate::hints::tell_others(Arc::clone(&node)));
     }
-    if node.tells && node.place.can_hear() {
+    if node.hints.tells_others && node.place.can_hear() {
         chores.spawn(crate::hints::hear_others(Arc::clone(&node)));
     }
     let by = match told_to_end.wait_for(Option::is_some).await {
@@ -290,7 +290,7 @@ async fn run(
     node.close();
     let last = async {
         while workers.join_next().await.is_some() {}
-        drop(node.operations.acquire_many(OPERATIONS_MAX).await);
+        node.operations.all_ended().await;
         node.leave().await?;
         claim::release(&node).await
     };
@@ -308,7 +308,7 @@ impl Store for PostgresStore {
     }
 
     fn listen(&self, listener: Arc<dyn DueListener>) {
-        self.node.listen(listener);
+        self.node.hints.set_listener(listener);
     }
 }
 

@@ -68,7 +68,7 @@ use tokio::time::{Instant, timeout_at};
 use self::clock::Clock;
 use self::failure::Failure;
 use self::link::Role;
-use self::node::{Node, OPERATIONS_MAX};
+use self::node::Node;
 pub use self::options::{RedisOptions, WaitFor};
 use self::place::Place;
 pub use self::place::RedisConnectError;
@@ -179,7 +179,7 @@ impl RedisStore {
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        self.node.ask(&self.runtime, operation)
+        self.node.operations.start(&self.runtime, || operation(Arc::clone(&self.node)))
     }
 
     /// Tells the thread to end, if nobody has before.
@@ -262,7 +262,7 @@ async fn run(
     }
     let mut chores = JoinSet::new();
     chores.spawn(crate::hints::keep_looking(Arc::clone(&node)));
-    if node.listens {
+    if node.hints.tells_others {
         chores.spawn(crate::hints::tell_others(Arc::clone(&node)));
         chores.spawn(crate::hints::hear_others(Arc::clone(&node)));
     }
@@ -273,7 +273,7 @@ async fn run(
     node.close();
     let last = async {
         while workers.join_next().await.is_some() {}
-        drop(node.operations.acquire_many(OPERATIONS_MAX).await);
+        node.operations.all_ended().await;
         claim::release(&node).await?;
         node.leave().await
     };
@@ -291,7 +291,7 @@ impl Store for RedisStore {
     }
 
     fn listen(&self, listener: Arc<dyn DueListener>) {
-        self.node.listen(listener);
+        self.node.hints.set_listener(listener);
     }
 }
 

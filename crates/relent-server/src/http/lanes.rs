@@ -78,7 +78,7 @@ pub(super) async fn limits(
 }
 
 async fn change(service: &Service, lane: &Lane, change: LaneChange) -> Result<(), Refused> {
-    let _one_at_a_time = service.lane_changes.lock().await;
+    let _one_at_a_time = lane.changes.lock().await;
     let settings = service.store.change_lane(&tenant(), lane.id, change).await?;
     lane.set(settings.ok_or_else(|| not_found(&lane.id.to_string()))?);
     service.inbox.freed(lane.id);

@@ -11,6 +11,7 @@ use super::rows::{
     EXHAUSTED, HELD, IN_FLIGHT, PENDING, column, from_duration, from_id, to_id, to_state,
 };
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::{TaskId, TenantId};
 use crate::task::{Cancelled, Redrive, Redriven};
 

@@ -115,7 +115,8 @@ async fn look(place: &Place, client: &Client, listen: bool) -> Result<Assurance,
     ];
     findings.extend(pooler(place, &found));
     findings.extend(timeouts(&found));
-    findings.push(encryption(place, found.encrypted));
+    let way_out = "add sslmode=require to the URL";
+    findings.push(Finding::tls(found.encrypted, place.is_local(), way_out));
     findings.push(clocks::finding(skew_ms));
     Ok(Assurance { store: "postgres", findings, survives: survival(&found) })
 }
@@ -355,19 +356,6 @@ fn timeouts(found: &Found) -> Vec<Finding> {
         ));
     }
     findings
-}
-
-fn encryption(place: &Place, encrypted: bool) -> Finding {
-    match (encrypted, place.is_local()) {
-        (true, _) => Finding::good("TLS", "on", "the server's certificate was verified"),
-        (false, true) => Finding::good("TLS", "off", "nothing leaves this machine"),
-        (false, false) => Finding::caution(
-            "TLS",
-            "off",
-            "tasks and the password can be read on the way",
-            "add sslmode=require to the URL",
-        ),
-    }
 }
 
 fn survival(found: &Found) -> Survival {

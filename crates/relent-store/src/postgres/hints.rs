@@ -37,7 +37,8 @@ impl Neighbour for Node {
     }
 
     fn tell_here(&self, dues: &[LaneDue]) {
-        Node::tell_here(self, dues);
+        self.floors.told(dues);
+        self.hints.tell_here(dues);
     }
 
     async fn say(&self, texts: Vec<String>) -> Result<(), Failure> {

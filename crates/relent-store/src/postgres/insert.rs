@@ -13,6 +13,7 @@ use super::rows::{
     to_line, to_time,
 };
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::{TaskId, TenantId};
 use crate::lane::LaneDue;
 use crate::task::{FirstAttempt, NewTask};

@@ -7,10 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::types::Type;
 
@@ -23,18 +21,14 @@ use super::floors::Floors;
 use super::link::Link;
 use super::members::LastBeat;
 use super::place::{Place, Role};
-use super::queue::{Queue, closed, stopped};
+use super::queue::Queue;
 use super::rows::{column, from_time, to_u32};
 use crate::attempt::{Record, Recorded};
-use crate::contract::{Answer, DueListener};
 use crate::error::Error;
 use crate::hints::Hints;
 use crate::id::{LaneId, PolicyKey, TenantId};
-use crate::lane::LaneDue;
+use crate::operations::Operations;
 use crate::task::Enqueued;
-
-/// How many operations may wait that are not in one of the queues.
-pub(super) const OPERATIONS_MAX: u32 = 4_096;
 
 const LANE_OWNERS: &str = "SELECT id, tenant FROM relent.lanes WHERE id = ANY($1)";
 const POLICY_KEYS: &str = "SELECT key FROM relent.policies WHERE key = ANY($1)";
@@ -45,19 +39,16 @@ pub(super) struct Node {
     pub(super) number: i32,
     pub(super) clock: Clock,
     pub(super) lanes_max: u32,
-    pub(super) tells: bool,
     pub(super) enqueues: Queue<NewTasks, Vec<Enqueued>>,
     pub(super) records: Queue<Vec<Record>, Vec<Recorded>>,
     pub(super) claims: Queue<Taking, Taken>,
     pub(super) hints: Hints,
     pub(super) floors: Floors,
     pub(super) last_beat: LastBeat,
-    pub(super) operations: Arc<Semaphore>,
+    pub(super) operations: Operations,
     lanes: RwLock<HashMap<LaneId, TenantId>>,
     policies: RwLock<HashSet<PolicyKey>>,
-    listener: Mutex<Option<Arc<dyn DueListener>>>,
     pool: Arc<Pool>,
-    closed: AtomicBool,
 }
 
 /// Connections for everything that has no queue.
@@ -97,46 +88,18 @@ impl Node {
             place,
             number,
             lanes_max: options.lanes_max,
-            tells: options.listen,
             enqueues: Queue::new(jobs_max, bytes_max),
             records: Queue::new(jobs_max, bytes_max),
             claims: Queue::new(jobs_max, bytes_max),
-            hints: Hints::default(),
+            hints: Hints::new(options.listen),
             floors: Floors::default(),
             last_beat: LastBeat::new(from_time(clock.now())),
-            operations: Arc::new(Semaphore::new(OPERATIONS_MAX as usize)),
+            operations: Operations::default(),
             lanes: RwLock::default(),
             policies: RwLock::default(),
-            listener: Mutex::default(),
             pool: Arc::new(Pool { free: Mutex::default(), permits }),
-            closed: AtomicBool::new(false),
             clock,
         }
-    }
-
-    /// Starts an operation, at once. It runs to its end also when nobody waits for it any more.
-    pub(super) fn ask<T, F>(
-        self: &Arc<Node>,
-        runtime: &Handle,
-        operation: impl FnOnce(Arc<Node>) -> F,
-    ) -> Answer<'static, T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Failure>> + Send + 'static,
-    {
-        if self.is_closed() {
-            return Box::pin(std::future::ready(Err(closed())));
-        }
-        let Ok(permit) = Arc::clone(&self.operations).try_acquire_owned() else {
-            return Box::pin(std::future::ready(Err(Error::Overloaded)));
-        };
-        let operation = operation(Arc::clone(self));
-        let running = runtime.spawn(async move {
-            let answer = operation.await;
-            drop(permit);
-            answer.map_err(Error::from)
-        });
-        Box::pin(async { running.await.unwrap_or_else(|_| Err(stopped())) })
     }
 
     /// The same for what may take long.
@@ -160,13 +123,9 @@ impl Node {
         self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(link);
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
-    }
-
     /// Nothing new is taken.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.operations.close();
         self.enqueues.close();
         self.records.close();
         self.claims.close();
@@ -178,29 +137,6 @@ impl Node {
         self.enqueues.abandon();
         self.records.abandon();
         self.claims.abandon();
-    }
-
-    pub(super) fn listen(&self, listener: Arc<dyn DueListener>) {
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
-    }
-
-    /// Tells who listens here, under no lock.
-    pub(super) fn tell_here(&self, dues: &[LaneDue]) {
-        self.floors.told(dues);
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(listener) = listener
-            && !dues.is_empty()
-        {
-            listener.due(dues);
-        }
-    }
-
-    /// Tells who listens here, and later the other nodes.
-    pub(super) fn tell(&self, dues: &[LaneDue]) {
-        self.tell_here(dues);
-        if self.tells {
-            self.hints.add(dues);
-        }
     }
 
     pub(super) fn learn_lane(&self, lane: LaneId, tenant: &TenantId) {

@@ -23,6 +23,7 @@ use super::rows::{
 };
 use crate::attempt::{AttemptRecord, Ended, Record, Recorded, Then};
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 
 /// By its state, and not by `lease_until IS NOT NULL`, which says the same: that would let the index
 /// of leases take part, and before the first statistics it looks as good as the one of ids.

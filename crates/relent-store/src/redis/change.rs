@@ -14,6 +14,7 @@ use super::pack::{Reader, damaged, nanos};
 use super::script::CHANGE;
 use super::values::bytes;
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::{LaneId, TaskId, TenantId};
 use crate::task::{Cancelled, Redrive, Redriven};
 

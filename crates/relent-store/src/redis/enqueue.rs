@@ -29,6 +29,7 @@ use super::pack::{Reader, damaged, nanos, start};
 use super::script::ENQUEUE;
 use super::values::{array, bytes, int};
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
 use crate::lane::LaneDue;
 use crate::queue::Job;

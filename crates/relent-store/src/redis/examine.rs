@@ -70,7 +70,9 @@ pub(super) async fn examine(routes: &Routes) -> Result<Assurance, RedisConnectEr
             let text = format!("{address} is not part of a Cluster; its address is redis://…");
             return Err(RedisConnectError::Unavailable(text));
         }
-        for finding in findings(&told).into_iter().chain([encryption(&routes.place, &address)]) {
+        let way_out = "use rediss://, or rediss+cluster:// for a Cluster";
+        let tls = Finding::tls(routes.place.is_encrypted(), address.is_local(), way_out);
+        for finding in findings(&told).into_iter().chain([tls]) {
             if !found.contains(&finding) {
                 found.push(finding);
             }
@@ -113,19 +115,6 @@ fn findings(told: &Told) -> Vec<Finding> {
         found.push(coverage(told));
     }
     found
-}
-
-fn encryption(place: &Place, address: &Address) -> Finding {
-    match (place.is_encrypted(), address.is_local()) {
-        (true, _) => Finding::good("TLS", "on", "the server's certificate was verified"),
-        (false, true) => Finding::good("TLS", "off", "nothing leaves this machine"),
-        (false, false) => Finding::caution(
-            "TLS",
-            "off",
-            "tasks and the password can be read on the way",
-            "use rediss://, or rediss+cluster:// for a Cluster",
-        ),
-    }
 }
 
 fn version_of(told: &Told) -> Finding {

@@ -36,10 +36,6 @@ impl Neighbour for Node {
         self.clock.now()
     }
 
-    fn tell_here(&self, dues: &[LaneDue]) {
-        Node::tell_here(self, dues);
-    }
-
     async fn say(&self, texts: Vec<String>) -> Result<(), Failure> {
         for text in texts {
             let mut command = cmd("PUBLISH");

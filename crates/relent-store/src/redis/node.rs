@@ -5,13 +5,11 @@
 //! REQ-S7.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redis::{Cmd, Value, cmd};
 use sha2::{Digest, Sha256};
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 use super::RedisOptions;
 use super::claim::{Taken, Taking, to_token};
@@ -24,17 +22,13 @@ use super::routes::{Copies, Routes};
 use super::script::Script;
 use super::values::some_bytes;
 use crate::attempt::{Record, Recorded};
-use crate::contract::{Answer, DueListener};
 use crate::error::Error;
 use crate::hints::Hints;
 use crate::id::{LaneId, PolicyKey, TaskId, TenantId};
-use crate::lane::LaneDue;
 use crate::lease::Lease;
-use crate::queue::{Queue, closed, stopped};
+use crate::operations::Operations;
+use crate::queue::Queue;
 use crate::task::Enqueued;
-
-/// How many operations may wait that are not in one of the queues.
-pub(super) const OPERATIONS_MAX: u32 = 4_096;
 
 pub(super) struct Node {
     pub(super) routes: Routes,
@@ -42,11 +36,10 @@ pub(super) struct Node {
     pub(super) number: u32,
     pub(super) clock: Clock,
     pub(super) lanes_max: u32,
-    pub(super) listens: bool,
     pub(super) copies: Option<(Copies, i64)>,
     pub(super) shards: Vec<Shard>,
     pub(super) hints: Hints,
-    pub(super) operations: Arc<Semaphore>,
+    pub(super) operations: Operations,
     /// The last change of lanes and policies that was heard of.
     pub(super) heard: Mutex<Option<Heard>>,
     /// The highest id of a task that is known here: the next one is higher.
@@ -55,8 +48,6 @@ pub(super) struct Node {
     lanes: RwLock<HashMap<LaneId, TenantId>>,
     /// How long the leases of policies are.
     policies: RwLock<HashMap<PolicyKey, u64>>,
-    listener: Mutex<Option<Arc<dyn DueListener>>>,
-    closed: AtomicBool,
 }
 
 /// What waits to be sent to one shard.
@@ -97,44 +88,16 @@ impl Node {
             number,
             clock,
             lanes_max: options.lanes_max,
-            listens: options.listen,
             copies: options.copies(),
             shards,
-            hints: Hints::default(),
-            operations: Arc::new(Semaphore::new(OPERATIONS_MAX as usize)),
+            hints: Hints::new(options.listen),
+            operations: Operations::default(),
             heard: Mutex::default(),
             last_task: AtomicU64::new(0),
             epoch: RwLock::new(epoch),
             lanes: RwLock::default(),
             policies: RwLock::default(),
-            listener: Mutex::default(),
-            closed: AtomicBool::new(false),
         }
-    }
-
-    /// Starts an operation, at once. It runs to its end also when nobody waits for it any more.
-    pub(super) fn ask<T, F>(
-        self: &Arc<Node>,
-        runtime: &Handle,
-        operation: impl FnOnce(Arc<Node>) -> F,
-    ) -> Answer<'static, T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Failure>> + Send + 'static,
-    {
-        if self.is_closed() {
-            return Box::pin(std::future::ready(Err(closed())));
-        }
-        let Ok(permit) = Arc::clone(&self.operations).try_acquire_owned() else {
-            return Box::pin(std::future::ready(Err(Error::Overloaded)));
-        };
-        let operation = operation(Arc::clone(self));
-        let running = runtime.spawn(async move {
-            let answer = operation.await;
-            drop(permit);
-            answer.map_err(Error::from)
-        });
-        Box::pin(async { running.await.unwrap_or_else(|_| Err(stopped())) })
     }
 
     /// Runs a script on a shard, with what every script is given first.
@@ -196,13 +159,9 @@ impl Node {
         self.hear(None);
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
-    }
-
     /// Nothing new is taken.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.operations.close();
         for shard in &self.shards {
             shard.enqueues.close();
             shard.records.close();
@@ -217,28 +176,6 @@ impl Node {
             shard.enqueues.abandon();
             shard.records.abandon();
             shard.claims.abandon();
-        }
-    }
-
-    pub(super) fn listen(&self, listener: Arc<dyn DueListener>) {
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
-    }
-
-    /// Tells who listens here, under no lock.
-    pub(super) fn tell_here(&self, dues: &[LaneDue]) {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(listener) = listener
-            && !dues.is_empty()
-        {
-            listener.due(dues);
-        }
-    }
-
-    /// Tells who listens here, and later the other nodes.
-    pub(super) fn tell(&self, dues: &[LaneDue]) {
-        self.tell_here(dues);
-        if self.listens {
-            self.hints.add(dues);
         }
     }
 

@@ -21,6 +21,7 @@ use super::script::RECORD;
 use super::values::bytes;
 use crate::attempt::{Record, Recorded, Then};
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::LaneId;
 use crate::lane::LaneDue;
 use crate::queue::Job;

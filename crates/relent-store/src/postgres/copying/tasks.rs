@@ -9,6 +9,7 @@ use tokio_postgres::types::Type;
 use super::to_tenant;
 use crate::attempt::{AttemptRecord, Ended};
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::TaskId;
 use crate::postgres::failure::Failure;
 use crate::postgres::insert::to_dues;

@@ -7,6 +7,7 @@ use redis::{Value, cmd};
 use relent_policy::Turn;
 
 use crate::error::Error;
+use crate::hints::Neighbour as _;
 use crate::id::{LaneId, TaskId, TenantId};
 use crate::lane::LaneDue;
 use crate::redis::claim::to_id;
