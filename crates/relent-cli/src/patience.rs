@@ -79,6 +79,7 @@ mod tests {
         for (code, when_reading, when_creating) in [
             (Code::Overloaded, true, true),
             (Code::StoreUnavailable, true, false),
+            (Code::StorageFull, false, false),
             (Code::TaskNotFound, false, false),
         ] {
             let error = Error::from(Problem::new(code, ""));

@@ -124,6 +124,10 @@ impl From<Error> for Refused {
                 Problem::new(Code::Overloaded, "too much is being stored; try again shortly")
                     .retry_after(1)
             }
+            Error::Full(_) => Problem::new(
+                Code::StorageFull,
+                "there is no room for new tasks; nothing was stored, and tasks that are stored go on",
+            ),
             Error::TooManyLanes { max } => Problem::new(
                 Code::TooManyLanes,
                 format!(

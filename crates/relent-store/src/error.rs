@@ -6,6 +6,10 @@ pub enum Error {
     /// Too much is waiting to be written. Ask again shortly.
     #[error("the store has too much to write already")]
     Overloaded,
+    /// It has no room for new tasks, and took none of these; those that it has go on. The text is for
+    /// the operator.
+    #[error("the store has no room for new tasks: {0}")]
+    Full(String),
     /// It cannot be reached, or stopped itself after an error. If the connection was lost in the
     /// middle, what was asked may have been done all the same. The text is for the operator.
     #[error("the store is not available: {0}")]

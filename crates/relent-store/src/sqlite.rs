@@ -25,6 +25,7 @@ mod queue;
 mod readers;
 mod reads;
 mod record;
+mod reserve;
 mod roles;
 mod rows;
 mod schema;
@@ -45,6 +46,7 @@ use rusqlite::Connection;
 use self::load::{Mark, Owners};
 use self::queue::{End, Queue};
 use self::readers::{ReadQueue, Readers};
+use self::reserve::Reserve;
 pub use self::schema::OpenError;
 use self::schema::Place;
 use self::writer::{Clock, Listener, Turns, Writer};
@@ -64,7 +66,7 @@ use crate::version::Migrated;
 /// - 100,000 lanes
 /// - 16,384 operations and 256 MiB waiting to be written, of which new tasks may be half
 /// - 16 MiB of the file in memory
-/// - no limit on the file's size but the disk's
+/// - no limit on the file's size but the disk's, of which 64 MiB are kept free
 #[derive(Clone)]
 pub struct SqliteOptions {
     /// Whether the tables are made and brought up to date; if not, they must be so already.
@@ -83,8 +85,11 @@ pub struct SqliteOptions {
     pub queue_bytes_max: usize,
     /// How much of the file the writer keeps in memory.
     pub cache_bytes: u64,
-    /// How large the file may become; when it is full, nothing new is taken.
+    /// How large the file may become; when it is nearly full, nothing new is taken.
     pub size_bytes_max: Option<u64>,
+    /// How much of the disk new tasks leave free, so that those that are stored can come to their
+    /// end; of a file with a largest size an eighth at most. With 0 nothing is kept.
+    pub free_bytes_min: u64,
 }
 
 impl Default for SqliteOptions {
@@ -99,6 +104,7 @@ impl Default for SqliteOptions {
             queue_bytes_max: 256 << 20,
             cache_bytes: 16 << 20,
             size_bytes_max: None,
+            free_bytes_min: 64 << 20,
         }
     }
 }
@@ -115,6 +121,7 @@ impl fmt::Debug for SqliteOptions {
             .field("queue_bytes_max", &self.queue_bytes_max)
             .field("cache_bytes", &self.cache_bytes)
             .field("size_bytes_max", &self.size_bytes_max)
+            .field("free_bytes_min", &self.free_bytes_min)
             .finish()
     }
 }
@@ -178,6 +185,7 @@ impl SqliteStore {
             state,
             readers,
             lock,
+            reserve: Reserve::new(directory, options.free_bytes_min, options.size_bytes_max),
             turns: Turns::default(),
         };
         start("relent-load", {

@@ -116,6 +116,9 @@ codes! {
     Overloaded "overloaded" SERVICE_UNAVAILABLE "Overloaded"
         "The server has more requests in hand than it can finish in time and did not begin this one; nothing was stored."
         "Send it again after `Retry-After`, with the same idempotency key and with jitter."
+    StorageFull "storage_full" SERVICE_UNAVAILABLE "No room for new tasks"
+        "The store's disk, its file or its memory is nearly full, and what is left is kept for tasks that are stored already. They go on; nothing was stored of these."
+        "Send it again after `Retry-After`, with the same idempotency key; the operator makes room, or keeps less (`[retention]`)."
     StoreUnavailable "store_unavailable" SERVICE_UNAVAILABLE "Store unavailable"
         "The store could not be reached or did not confirm in time. Whether the request was stored may be unknown; the idempotency key makes it safe to send it again."
         "Send it again after `Retry-After`, with the same idempotency key."
@@ -139,6 +142,7 @@ impl Code {
             Code::KeyInProgress | Code::Overloaded => Some(1),
             Code::StoreUnavailable => Some(2),
             Code::Draining => Some(5),
+            Code::StorageFull => Some(30),
             Code::TooManyLanes => Some(60),
             _ => None,
         }

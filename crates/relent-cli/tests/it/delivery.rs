@@ -5,6 +5,7 @@ mod cancelling;
 mod certificates;
 mod connections;
 mod dead_letters;
+mod full;
 mod keys;
 mod lanes;
 mod policies;

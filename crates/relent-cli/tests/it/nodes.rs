@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::rig::{Client, Cluster, Kind, SOON, Seen, Target, quick_policy, task, wait_until, with};
+use crate::rig::{
+    Client, Cluster, Gate, Kind, SOON, Seen, Target, ok, quick_policy, task, wait_until, with,
+};
 
 /// What one node has set or found out holds on all after this.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
@@ -127,14 +129,25 @@ impl Nodes {
         counts
     }
 
-    /// Waits until as many attempts are under way as may be, while none is answered; how many each
+    /// What comes to this path from now on is held.
+    fn hold(&self, path: &str, gate: &Gate) -> Instant {
+        self.target.on(path, [ok().held_by(gate)]);
+        Instant::now()
+    }
+
+    /// Waits until as many attempts are under way as may be, and all of them are held; how many each
     /// node has.
-    async fn until_full(&self, in_flight_max: usize) -> Vec<u64> {
+    async fn until_full(&self, in_flight_max: usize, held_from: Instant) -> Vec<u64> {
+        let held = || {
+            let is_held = |seen: &Seen| seen.ended.is_none() && seen.arrived > held_from;
+            self.target.seen().iter().filter(|seen| is_held(seen)).count()
+        };
         wait_until(SOON, &format!("{in_flight_max} attempts are under way"), async || {
+            // The nodes are asked one after another: what they say belongs together only if they
+            // are full before. An attempt that is being written down counts, too.
+            let is_full = held() >= in_flight_max;
             let counts = self.in_flight().await;
-            let open = self.target.seen().iter().filter(|seen| seen.ended.is_none()).count();
-            let all: u64 = counts.iter().sum();
-            (all == in_flight_max as u64 && open >= in_flight_max).then_some(counts)
+            (is_full && counts.iter().sum::<u64>() == in_flight_max as u64).then_some(counts)
         })
         .await
     }

@@ -225,6 +225,7 @@ fn store(read: &mut Read<'_>) -> StoreConfig {
             lanes_max,
             cache_bytes: read.whole("store.cache_bytes", 1 << 20, 1 << 40).unsigned_abs(),
             size_bytes_max: (size_bytes_max > 0).then_some(size_bytes_max),
+            free_bytes_min: read.whole("store.free_bytes_min", 0, i64::MAX).unsigned_abs(),
             ..SqliteOptions::default()
         },
         postgres: PostgresOptions {

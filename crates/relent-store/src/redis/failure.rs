@@ -77,9 +77,7 @@ impl From<Failure> for Error {
         }
         let text = describe(&error);
         match error.code() {
-            Some("OOM") => Error::Unavailable(format!(
-                "Redis has reached its maxmemory and takes no tasks: {text}"
-            )),
+            Some("OOM") => Error::Full(format!("Redis has reached its maxmemory: {text}")),
             Some("WRONGTYPE") => Error::Damaged(text),
             _ if is_on_its_way(&error, &text) => Error::Unavailable(
                 "the Cluster is moving this part of the tasks to another server".to_owned(),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::SqliteOptions;
+use super::reserve::free_bytes;
 use super::schema::{self, OpenError, Place};
 use crate::assurance::{Assurance, Finding, Survival, Survives};
 
@@ -23,7 +24,7 @@ pub(super) fn examine(directory: &Path, options: &SqliteOptions) -> Result<Assur
     let failed = |source: io::Error| OpenError::Io { path: nearest.clone(), source };
     let kind = kind_of_file_system(&nearest).map_err(failed)?;
     findings.extend(file_system(kind));
-    findings.push(space(&nearest).map_err(failed)?);
+    findings.push(space(&nearest, options.free_bytes_min).map_err(failed)?);
     let power_loss = match kind {
         Kind::Memory(_) => Survives::No("it is a disk in memory".to_owned()),
         _ => Survives::Yes,
@@ -73,18 +74,16 @@ fn nearest(directory: &Path) -> PathBuf {
     found.map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-fn space(directory: &Path) -> io::Result<Finding> {
-    let found = rustix::fs::statvfs(directory)?;
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+fn space(directory: &Path, least: u64) -> io::Result<Finding> {
+    let free = free_bytes(directory)?;
     let text = format!("{:.1} GiB", gib(free));
-    Ok(match free >= SPACE_ENOUGH {
-        true => Finding::good("free space", text, "when it is used up nothing new is taken"),
-        false => Finding::caution(
-            "free space",
-            text,
-            "when it is used up nothing new is taken",
-            "make room, or keep less: [retention]",
-        ),
+    let meaning =
+        format!("below {:.2} GiB nothing new is taken, and what is stored goes on", gib(least));
+    let way_out = "make room, or keep less: [retention]";
+    Ok(if free >= SPACE_ENOUGH.max(least) {
+        Finding::good("free space", text, meaning)
+    } else {
+        Finding::caution("free space", text, meaning, way_out)
     })
 }
 

@@ -56,6 +56,17 @@ pub(super) enum Kind {
     Check,
 }
 
+impl Kind {
+    fn is_new(self) -> bool {
+        matches!(self, Kind::New | Kind::NewWithKeys)
+    }
+
+    /// Whether it is no use when the disk is nearly full.
+    pub(super) fn needs_room(self) -> bool {
+        self.is_new() || self == Kind::Check
+    }
+}
+
 /// What an operation could not do: either it is refused and changed nothing, or SQLite failed.
 pub(super) enum Failure {
     Refused(Error),
@@ -192,8 +203,7 @@ impl Queue {
         if waiting.end.is_some() {
             return Err(closed());
         }
-        let is_new = matches!(size.kind, Kind::New | Kind::NewWithKeys);
-        let share = if is_new { 2 } else { 1 };
+        let share = if size.kind.is_new() { 2 } else { 1 };
         let is_full = waiting.unanswered_jobs >= self.jobs_max / share
             || waiting.unanswered.bytes >= self.bytes_max / share;
         if is_full {

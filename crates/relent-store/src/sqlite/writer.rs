@@ -35,8 +35,9 @@ use rusqlite::{Connection, params};
 use super::due::DueIndex;
 use super::load::{self, Mark, Owners};
 use super::pace::Pace;
-use super::queue::{Abandoned, Job, Kind, Queue, stopped};
+use super::queue::{Abandoned, Job, Kind, Queue, Size, stopped};
 use super::readers::Readers;
+use super::reserve::Reserve;
 use super::rows::from_time;
 use super::schema::Place;
 use super::state::{Desk, State};
@@ -75,6 +76,7 @@ pub(super) struct Writer {
     pub(super) readers: Readers,
     /// Given back last of all.
     pub(super) lock: File,
+    pub(super) reserve: Reserve,
     pub(super) turns: Turns,
 }
 
@@ -161,7 +163,8 @@ impl Writer {
         now
     }
 
-    fn turn(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+    fn turn(&mut self, jobs: Vec<Box<dyn Job>>) {
+        let mut jobs = self.turn_away(jobs);
         let done = match self.refusal(&jobs) {
             Some(refusal) => Err(refusal),
             None => self.write(&mut jobs).map_err(|error| {
@@ -169,14 +172,30 @@ impl Writer {
                 unavailable(&error)
             }),
         };
-        let count = jobs.len();
+        self.answer(jobs, &done);
+        self.tell();
+    }
+
+    /// Refuses new tasks for which there is no room, and whoever asks whether there would be.
+    fn turn_away(&mut self, jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+        let mut others = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let Size { kind, bytes, .. } = job.size();
+            match kind.needs_room().then(|| self.reserve.take(bytes, &self.connection)) {
+                Some(Err(full)) => self.answer(vec![job], &Err(full)),
+                Some(Ok(())) | None => others.push(job),
+            }
+        }
+        others
+    }
+
+    fn answer(&self, jobs: Vec<Box<dyn Job>>, done: &Result<(), Error>) {
         let bytes = jobs.iter().map(|job| job.size().bytes).sum();
         // Room first: who is answered may come again at once.
-        self.queue.answered(count, bytes);
+        self.queue.answered(jobs.len(), bytes);
         for job in jobs {
             job.answer(done.clone());
         }
-        self.tell();
     }
 
     /// What everybody is answered who comes too soon after a failure.

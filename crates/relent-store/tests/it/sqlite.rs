@@ -5,6 +5,7 @@ mod damage;
 mod failing;
 mod memory;
 mod opening;
+mod reserve;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -83,14 +83,14 @@ pub(super) async fn an_open_breaker_is_open_on_all_nodes_and_one_probe_goes_out(
 
     // The dependency is back: the next probe finds out, for all nodes, and all go on.
     let (probe, all) = (Gate::closed(), Gate::closed());
-    nodes.target.on("/guarded", [ok().held_by(&probe)]);
-    nodes.until_full(1).await;
-    nodes.target.on("/guarded", [ok().held_by(&all)]);
+    let held_from = nodes.hold("/guarded", &probe);
+    nodes.until_full(1, held_from).await;
+    let held_from = nodes.hold("/guarded", &all);
     probe.open();
     for client in &nodes.clients {
         until_state(client, &dependency, "closed", COOL_DOWN + SOON).await;
     }
-    let by_node = nodes.until_full(12).await;
+    let by_node = nodes.until_full(12, held_from).await;
     println!("in flight by node, of 12: {by_node:?}");
     assert_eq!(by_node, [4, 4, 4, 0]);
     all.open();

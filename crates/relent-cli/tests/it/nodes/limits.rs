@@ -13,9 +13,9 @@ pub(super) async fn three_nodes_together_have_as_many_in_flight_as_the_lane_allo
     let lane = nodes.open_lane("quick").await;
     nodes.limit(&lane, json!({"inFlightMax": 5, "retriesInFlightMax": 5})).await;
     let gate = Gate::closed();
-    nodes.target.on("/quick", [ok().held_by(&gate)]);
+    let held_from = nodes.hold("/quick", &gate);
     nodes.create("quick", 0, 300).await;
-    let mut by_node = nodes.until_full(5).await;
+    let mut by_node = nodes.until_full(5, held_from).await;
     println!("in flight by node, of 5: {by_node:?}");
     by_node.sort_unstable();
     assert_eq!(by_node, [1, 2, 2]);

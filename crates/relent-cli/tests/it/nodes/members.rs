@@ -31,8 +31,8 @@ pub(super) async fn a_node_that_joins_gets_its_part_of_the_work_within_a_second(
     assert!(took <= Duration::from_millis(1_100), "{took:?}");
 
     let gate = Gate::closed();
-    nodes.target.on("/quick", [ok().held_by(&gate)]);
-    let by_node = nodes.until_full(12).await;
+    let held_from = nodes.hold("/quick", &gate);
+    let by_node = nodes.until_full(12, held_from).await;
     println!("in flight by node, of 12: {by_node:?}");
     assert_eq!(by_node, [4, 4, 4]);
     gate.open();

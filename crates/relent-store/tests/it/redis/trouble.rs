@@ -200,7 +200,7 @@ async fn full_memory_refuses_new_tasks_and_lets_the_others_end() {
             Err(error) => break error,
         }
     };
-    expect_unavailable(Err::<(), _>(refused), "maxmemory");
+    assert!(matches!(&refused, Error::Full(text) if text.contains("maxmemory")), "{refused}");
     for _ in 0..20 {
         let claimed = node.claim(cluster.wants(Turn::First, 10)).await.unwrap().claimed;
         assert_eq!(claimed.len(), 10);
@@ -211,6 +211,10 @@ async fn full_memory_refuses_new_tasks_and_lets_the_others_end() {
     }
     let task = NewTask { request, ..cluster.task() };
     assert!(node.enqueue(tenant, vec![task]).await.is_ok(), "there is room again");
+    // Whether it has room is what a check asks.
+    assert_eq!(node.check().await, Ok(()));
+    server.ask::<String>(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    assert!(matches!(node.check().await, Err(Error::Full(_))));
 }
 
 #[tokio::test]

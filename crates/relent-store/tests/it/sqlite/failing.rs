@@ -35,8 +35,10 @@ async fn fill(place: &Place, batch: usize) -> Vec<TaskId> {
     }
 }
 
+/// A store whose file may not become large, and that keeps nothing in reserve.
 async fn small_store() -> Place {
-    Place::with(SqliteOptions { size_bytes_max: Some(1 << 20), ..SqliteOptions::default() }).await
+    let (size_bytes_max, free_bytes_min) = (Some(1 << 20), 0);
+    Place::with(SqliteOptions { size_bytes_max, free_bytes_min, ..SqliteOptions::default() }).await
 }
 
 #[tokio::test]
