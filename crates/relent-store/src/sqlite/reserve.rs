@@ -73,7 +73,7 @@ impl Reserve {
         let free = free_bytes(&self.directory).map_err(|error| error.to_string())?;
         let on_disk = (
             free.saturating_sub(least),
-            format!("{free} bytes are free on the disk, and {least} of them are kept"),
+            format!("{free} bytes are free on the disk, and {least} are kept for stored tasks"),
         );
         let Some(size_max) = self.size_max else { return Ok(on_disk) };
         let least = least.min(size_max / 8);
