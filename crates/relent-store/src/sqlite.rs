@@ -50,7 +50,7 @@ use self::reserve::Reserve;
 pub use self::schema::OpenError;
 use self::schema::Place;
 use self::writer::{Clock, Listener, Turns, Writer};
-use crate::assurance::Assurance;
+use crate::assurance::{Assurance, Finding};
 use crate::clock::StoreClock;
 use crate::contract::{DueListener, Store};
 use crate::version::Migrated;
@@ -224,6 +224,18 @@ impl SqliteStore {
     /// When the directory or the file cannot be read.
     pub fn examine(directory: &Path, options: &SqliteOptions) -> Result<Assurance, OpenError> {
         examine::examine(directory, options)
+    }
+
+    /// Reads the whole file of a store in this directory, also while it is in use, and says whether it
+    /// is damaged.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn verify(directory: &Path, options: &SqliteOptions) -> Result<Finding, OpenError> {
+        let place = Place::new(directory, options.size_bytes_max, options.cache_bytes / 1_024);
+        let failed = |source| OpenError::Sqlite { file: place.file.clone(), source };
+        examine::verify(&place).map_err(failed)
     }
 }
 

@@ -12,6 +12,9 @@ use crate::{Ended, output};
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    /// Also read the whole file of an embedded store, and say whether it is damaged
+    #[arg(long)]
+    thorough: bool,
     /// Write a JSON document, for machines
     #[arg(long)]
     json: bool,
@@ -27,7 +30,16 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ended> {
     let store = args.store.load()?.store;
-    let assurance = store.examine().with_context(|| format!("cannot examine {store}"))?;
+    let failed = || format!("cannot examine {store}");
+    let mut assurance = store.examine().with_context(failed)?;
+    if args.thorough {
+        match store.verify().with_context(failed)? {
+            Some(finding) => assurance.findings.push(finding),
+            None => {
+                output::note("--thorough reads the file of an embedded store; this one has none");
+            }
+        }
+    }
     let severity = assurance.severity();
     if args.json {
         let place = store.to_string();

@@ -119,6 +119,19 @@ impl StoreConfig {
         })
     }
 
+    /// Whether the store's file is damaged, which takes a look at all of it; `None` where there is no
+    /// file of relent's own.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn verify(&self) -> Result<Option<Finding>, OpenStoreError> {
+        Ok(match &self.place {
+            StorePlace::Sqlite(data) => Some(SqliteStore::verify(data, &self.sqlite)?),
+            StorePlace::Memory | StorePlace::Postgres(_) | StorePlace::Redis(_) => None,
+        })
+    }
+
     /// Opens the store, if it is safe or need not be.
     ///
     /// # Errors

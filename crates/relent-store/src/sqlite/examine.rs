@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
+
 use super::SqliteOptions;
 use super::reserve::free_bytes;
 use super::schema::{self, OpenError, Place};
@@ -10,6 +12,8 @@ use crate::assurance::{Assurance, Finding, Survival, Survives};
 
 /// Less is soon used up by a backlog.
 const SPACE_ENOUGH: u64 = 1 << 30;
+/// More would not say more.
+const PROBLEMS_MAX: u32 = 5;
 
 /// Looks at a directory, and at what is in it.
 pub(super) fn examine(directory: &Path, options: &SqliteOptions) -> Result<Assurance, OpenError> {
@@ -66,6 +70,38 @@ fn file(place: &Place) -> Result<Vec<Finding>, OpenError> {
     };
     let meaning = "commits are appended; readers do not keep the writer waiting";
     Ok(vec![version, Finding::good("journal_mode", journal.map_err(failed)?, meaning)])
+}
+
+/// Reads the whole file, and says whether its pages hang together.
+pub(super) fn verify(place: &Place) -> rusqlite::Result<Finding> {
+    const NAME: &str = "quick_check";
+    if !place.file.exists() {
+        return Ok(Finding::good(NAME, "nothing", "there is no file yet"));
+    }
+    let problems = || -> rusqlite::Result<Vec<String>> {
+        let reader = place.reader()?;
+        let mut check = reader.prepare(&format!("PRAGMA quick_check({PROBLEMS_MAX})"))?;
+        check.query_map([], |row| row.get(0))?.collect()
+    };
+    let problems = match problems() {
+        Ok(problems) if problems == ["ok"] => {
+            return Ok(Finding::good(NAME, "ok", "every page was read, and they hang together"));
+        }
+        Ok(problems) => problems.join("; "),
+        Err(error) if is_damage(&error) => error.to_string(),
+        Err(error) => return Err(error),
+    };
+    Ok(Finding::danger(
+        NAME,
+        problems,
+        "the file is damaged: tasks may be lost, or delivered again",
+        "stop relent, and go on with a backup of the directory or with another disk",
+    ))
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// The directory itself, or what it will be made in.

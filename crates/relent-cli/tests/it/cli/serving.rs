@@ -1,7 +1,12 @@
 //! `relent serve`: what it says, and how it ends.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+
+use serde_json::json;
+
 use super::{run, run_on};
-use crate::rig::{Gate, Relent, SOON, Target, ok, task, wait_until};
+use crate::rig::{Gate, Relent, SOON, Target, ok, quick_policy, task, wait_until, with};
 
 #[tokio::test]
 async fn it_says_where_its_data_lives() {
@@ -68,4 +73,32 @@ async fn what_a_store_guarantees_is_said_before_it_is_used() {
         .await
         .exit(0)
         .says("crash of relent no: nothing is kept");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_found_when_all_of_it_is_read() {
+    let mut relent = Relent::start().await;
+    let target = Target::start().await;
+    relent.client().register(&quick_policy("quick", 2)).await;
+    for number in 0..50 {
+        let document = task(&target.url("/any"), &format!("key-{number}"), "quick");
+        relent.client().create(&with(document, json!({"body": "x".repeat(4_000)}))).await;
+    }
+    let data = relent.data().to_str().unwrap().to_owned();
+    let check = ["store", "check", "--thorough", "--data", &data];
+    run(&check).await.exit(0).says("quick_check ok good:");
+    relent.sigterm();
+    relent.ended().await;
+    run(&check).await.exit(0).says("quick_check ok good:");
+    // A page in the middle, as a failing disk would leave it.
+    let file = OpenOptions::new().write(true).open(relent.data().join("relent.db")).unwrap();
+    let middle = file.metadata().unwrap().len() / 2 / 8_192 * 8_192;
+    file.write_all_at(&[0xa5; 8_192], middle).unwrap();
+    run(&check).await.exit(1).says("the file is damaged");
+    let report = run(&[&check[..], &["--json"]].concat()).await.exit(1).json();
+    assert_eq!(report["severity"], "danger");
+    run(&["store", "check", "--thorough", "--store", "memory:"])
+        .await
+        .exit(0)
+        .says("this one has none");
 }
