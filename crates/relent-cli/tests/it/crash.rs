@@ -2,8 +2,12 @@
 //!
 //! A producer posts tasks and keeps in its own memory what was acknowledged. The service is killed
 //! without warning at a random moment and started again on the same data, twenty times; after every
-//! fifth time it is asked to stop instead, under the same load. Then it may finish, and the target's own record is held against the producer's journal and the service's
-//! log. What was not acknowledged may exist or not; if it does, the same must hold for it.
+//! fifth time it is asked to stop instead, under the same load. Then it may finish, and the target's
+//! own record is held against the producer's journal and the service's log. What was not acknowledged
+//! may exist or not; if it does, the same must hold for it.
+//!
+//! What a killed process wrote is still in the kernel's memory. With `RELENT_TEST_POWER=cut` its disk
+//! loses its power first, and forgets what was not flushed. That needs root; `./test power` does it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,19 +19,24 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::load::{self, Journal, check};
-use crate::rig::{Client, Relent, Target, alone, seed, setting, wait_until};
+use crate::rig::{Client, Disk, Relent, Target, alone, seed, setting, wait_until};
 
 const PRODUCERS: usize = 8;
 /// How long what is left may take after the last kill.
 const DRAINS_WITHIN: Duration = Duration::from_secs(60);
+const STOPPING: &[&str] = &["draining"];
+/// Between the loss of its disk and its own end.
+const CUT_OFF: &[&str] = &["draining", "store_unavailable"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_under_load_it_keeps_every_guarantee() {
     let _alone = alone().await;
+    let disk = Disk::if_wanted();
     let mut rng = Rng::with_seed(seed());
     let rounds = setting("RELENT_TEST_CRASH_ROUNDS", 20);
     let target = Arc::new(load::target().await);
-    let mut relent = Relent::start_with(&["--set", "log.level=warn"]).await;
+    let folder = disk.as_ref().map_or_else(std::env::temp_dir, Disk::path);
+    let mut relent = Relent::start_in(&folder, &["--set", "log.level=warn"]).await;
     relent.client().register(&load::policy(Duration::from_secs(3))).await;
 
     let journal = Arc::new(Mutex::new(Journal::default()));
@@ -43,23 +52,34 @@ async fn killed_under_load_it_keeps_every_guarantee() {
                 journal: Arc::clone(&journal),
                 keys: Arc::clone(&keys),
                 rng: rng.fork(),
+                refusals: if disk.is_some() { CUT_OFF } else { STOPPING },
             };
             producing.spawn(producer.run());
         }
         sleep(Duration::from_millis(rng.u64(200..900))).await;
-        if is_asked {
-            relent.sigterm();
-            assert_eq!(relent.ended().await.code(), Some(0), "asked to stop");
-        } else {
-            relent.kill9().await;
-        }
+        let how = match &disk {
+            _ if is_asked => {
+                relent.sigterm();
+                assert_eq!(relent.ended().await.code(), Some(0), "asked to stop");
+                "asked to stop"
+            }
+            Some(disk) => {
+                disk.cut();
+                relent.kill9().await;
+                disk.restore();
+                "cut off"
+            }
+            None => {
+                relent.kill9().await;
+                "killed"
+            }
+        };
         // Each notices by itself that nobody answers any more.
         producing.join_all().await;
         let killed = Instant::now();
         relent = relent.start_again().await;
         let acked = journal.lock().unwrap().acked.len();
         let (started, requests) = (killed.elapsed().as_millis(), target.count());
-        let how = if is_asked { "asked to stop" } else { "killed" };
         println!("{round:2} {how}: {acked} acked, {requests} requests, back in {started} ms");
     }
     let client = relent.client();
@@ -88,6 +108,8 @@ struct Producer {
     journal: Arc<Mutex<Journal>>,
     keys: Arc<AtomicUsize>,
     rng: Rng,
+    /// How it may be refused.
+    refusals: &'static [&'static str],
 }
 
 impl Producer {
@@ -110,8 +132,14 @@ impl Producer {
             return None;
         };
         if reply.status == 503 {
-            assert_eq!(reply.problem(503), "draining");
-            self.journal.lock().unwrap().refused.push(key.to_owned());
+            let code = reply.problem(503);
+            assert!(self.refusals.contains(&code.as_str()), "{}", reply.text());
+            let mut journal = self.journal.lock().unwrap();
+            match code.as_str() {
+                // It may have been stored all the same.
+                "store_unavailable" => journal.unanswered += 1,
+                _ => journal.refused.push(key.to_owned()),
+            }
             return None;
         }
         let id = reply.expect(202)["taskId"].as_str().unwrap().to_owned();

@@ -5,6 +5,7 @@
 mod authority;
 mod client;
 mod cluster;
+mod disk;
 mod pgbouncer;
 mod postgres;
 mod postgres_server;
@@ -26,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) use authority::Authority;
 pub(crate) use client::{Client, Reply, has_ended, request};
 pub(crate) use cluster::{Cluster, Metrics, Places};
+pub(crate) use disk::Disk;
 pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use postgres::Postgres;
 pub(crate) use postgres_server::PostgresServer;

@@ -53,7 +53,7 @@ impl Relent {
         Relent::start_in(if memory.is_dir() { memory } else { &temporary }, arguments).await
     }
 
-    async fn start_in(folder: &Path, arguments: &[&str]) -> Relent {
+    pub(crate) async fn start_in(folder: &Path, arguments: &[&str]) -> Relent {
         let data = tempfile::Builder::new().prefix("relent-test-").tempdir_in(folder).unwrap();
         let arguments = arguments.iter().map(ToString::to_string).collect();
         Relent::on(Arc::new(data), arguments, Log::default()).await
