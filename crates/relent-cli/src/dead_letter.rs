@@ -107,7 +107,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<Ended> {
                 show(&answer.read()?)?;
             }
         }
-        Command::Redrive(args) => redrive(&args).await?,
+        Command::Redrive(args) => return redrive(&args).await,
         Command::Purge(args) => purge(&args).await?,
     }
     Ok(Ended::Fine)
@@ -124,21 +124,30 @@ fn show(letter: &DeadLetterDocument) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn redrive(args: &RedriveArgs) -> anyhow::Result<()> {
+/// Exit 1 when something that was named is no dead letter: a redrive that reaches nobody says so.
+async fn redrive(args: &RedriveArgs) -> anyhow::Result<Ended> {
     let client = args.remote.client()?;
     let mut wish = selection(&args.bulk, &args.task_ids)?;
     wish.extend(args.rate_per_second.map(|rate| ("ratePerSecond".to_owned(), json!(rate))));
     wish.extend(args.new_policy.as_ref().map(|id| ("policyId".to_owned(), json!(id))));
-    let found = find(&client, &wish).await?;
-    if !is_meant(&args.bulk, &found, "redrive", args.task_ids.len() == 1)? {
-        return Ok(());
+    let Found { task_ids, refused } = find(&client, &wish).await?;
+    for task_id in &refused {
+        output::note(format_args!("{task_id} is no dead letter"));
     }
-    let bar = progress::bar(Some(found.len() as u64), "redriving");
-    let (mut redriven, mut refused, mut cursor) = (0, 0, None);
+    let ended = if refused.is_empty() { Ended::Fine } else { Ended::Found };
+    if !is_meant(&args.bulk, &task_ids, "redrive", args.task_ids.len() == 1)? {
+        return Ok(ended);
+    }
+    let named = !args.task_ids.is_empty();
+    if named {
+        wish.insert("ids".to_owned(), json!(task_ids));
+    }
+    let bar = progress::bar(Some(task_ids.len() as u64), "redriving");
+    let (mut redriven, mut gone, mut cursor) = (0, 0, None);
     loop {
         let report = send(&client, &wish, cursor, false).await?;
         redriven += report.redriven;
-        refused += report.refused.len();
+        gone += report.refused.len();
         bar.inc(report.redriven);
         cursor = report.next_cursor;
         if cursor.is_none() {
@@ -152,15 +161,15 @@ async fn redrive(args: &RedriveArgs) -> anyhow::Result<()> {
     }
     bar.finish_and_clear();
     output::line(format_args!("{redriven} redriven"))?;
-    if refused > 0 {
-        output::note(format_args!("{refused} were no longer dead letters"));
+    if gone > 0 {
+        output::note(format_args!("{gone} were no longer dead letters"));
     }
-    Ok(())
+    Ok(if named && gone > 0 { Ended::Found } else { ended })
 }
 
 async fn purge(args: &PurgeArgs) -> anyhow::Result<()> {
     let client = args.remote.client()?;
-    let found = find(&client, &selection(&args.bulk, &[])?).await?;
+    let found = find(&client, &selection(&args.bulk, &[])?).await?.task_ids;
     if !is_meant(&args.bulk, &found, "delete", false)? {
         return Ok(());
     }
@@ -215,14 +224,23 @@ async fn send(
     client.send(Method::POST, &["dead-letters:redrive"], &[], body).await?.read()
 }
 
+/// What a wish comes to.
+#[derive(Default)]
+struct Found {
+    task_ids: Vec<String>,
+    /// Named, and no dead letters.
+    refused: Vec<String>,
+}
+
 /// Every dead letter that is meant; nothing is changed.
-async fn find(client: &Client, wish: &Map<String, Value>) -> anyhow::Result<Vec<String>> {
+async fn find(client: &Client, wish: &Map<String, Value>) -> anyhow::Result<Found> {
     let bar = progress::bar(None, "looking");
-    let (mut found, mut cursor) = (Vec::new(), None);
+    let (mut found, mut cursor) = (Found::default(), None);
     loop {
         let report = send(client, wish, cursor, true).await?;
-        found.extend(report.task_ids);
-        bar.set_position(found.len() as u64);
+        found.task_ids.extend(report.task_ids);
+        found.refused.extend(report.refused);
+        bar.set_position(found.task_ids.len() as u64);
         cursor = report.next_cursor;
         if cursor.is_none() {
             bar.finish_and_clear();

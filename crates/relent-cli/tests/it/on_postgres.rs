@@ -5,7 +5,10 @@
 use serde_json::json;
 
 use crate::cli::run;
-use crate::rig::{Client, Postgres, Relent, SOON, Target, ok, quick_policy, task, wait_until};
+use crate::rig::{
+    Client, Cluster, Gate, Kind, Postgres, Relent, SOON, StoreServer, Target, ok, quick_policy,
+    task, wait_until, with,
+};
 
 async fn node(postgres: &Postgres, more: &[&str]) -> Relent {
     let mut arguments = postgres.arguments();
@@ -47,6 +50,54 @@ async fn a_policy_of_one_node_is_used_by_another_at_once() {
         assert_eq!(target.seen_at(&path).len(), 1);
     }
     assert_eq!(other.get("/retry-policies/nobody-made-it").await.problem(404), "policy_not_found");
+}
+
+/// A slow target costs places and sockets, and nothing in the database.
+#[tokio::test]
+async fn attempts_under_way_hold_neither_connection_nor_transaction() {
+    // More than the server takes connections.
+    const HELD: usize = 200;
+    // What `store.postgres.connections_max` says by default, and the four that every node has.
+    const CONNECTIONS: i64 = 4 + 4;
+    let Some(cluster) = Cluster::start(Kind::Postgres, 1, &[]).await else { return };
+    let StoreServer::Postgres(server) = &cluster.store else { panic!("not PostgreSQL") };
+    let (client, target, sql) = (cluster.client(0), Target::start().await, server.connect().await);
+    let patient = json!({"attemptTimeoutMs": 50_000});
+    client.register(&with(quick_policy("patient", 2), patient)).await;
+    let gate = Gate::closed();
+    target.on("/held", [ok().held_by(&gate)]);
+    let new = |n: usize| {
+        let dependency = json!({"dependency": format!("slow-{}", n % 10)});
+        with(task(&target.url("/held"), &format!("held-{n}"), "patient"), dependency)
+    };
+    let tasks: Vec<_> = (0..HELD).map(new).collect();
+    client.post("/retry-tasks:batch", &json!({"tasks": tasks})).await.expect(202);
+    target.until_seen("/held", HELD).await;
+
+    let look = "SELECT count(*), count(*) FILTER (WHERE state LIKE 'idle in transaction%')
+        FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let (mut connections_max, mut in_transaction_min) = (0, i64::MAX);
+    for n in 0..20 {
+        // Other work goes on meanwhile.
+        let id =
+            client.create(&task(&target.url("/quick"), &format!("quick-{n}"), "patient")).await;
+        client.until_status(&id, "SUCCEEDED").await;
+        let row = sql.query_one(look, &[]).await.unwrap();
+        connections_max = connections_max.max(row.get(0));
+        in_transaction_min = in_transaction_min.min(row.get(1));
+    }
+    let open = target.seen_at("/held").iter().filter(|seen| seen.ended.is_none()).count();
+    println!("{open} attempts under way: at most {connections_max} connections");
+    assert_eq!(open, HELD);
+    assert!((1..=CONNECTIONS).contains(&connections_max), "{connections_max} connections");
+    assert_eq!(in_transaction_min, 0, "a transaction stays open");
+    gate.open();
+    wait_until(SOON, "what was held is delivered", async || {
+        let done = client.all("/retry-tasks?status=SUCCEEDED").await.len();
+        (done == HELD + 20).then_some(())
+    })
+    .await;
+    assert_eq!(target.seen_at("/held").len(), HELD, "each was sent once");
 }
 
 #[tokio::test]

@@ -62,16 +62,10 @@ pub(super) async fn redrive(State(service): State<Arc<Service>>, request: Reques
     };
     let (ids, next_cursor) = select(&service, &wanted.selection).await?;
     if wanted.dry_run {
-        let task_ids = ids.iter().map(ToString::to_string).collect();
+        let (task_ids, refused) = would_be_redriven(&service, &wanted.selection, ids).await?;
         return Ok(json(
             StatusCode::OK,
-            &RedriveReport {
-                dry_run: true,
-                redriven: 0,
-                task_ids,
-                refused: Vec::new(),
-                next_cursor,
-            },
+            &RedriveReport { dry_run: true, redriven: 0, task_ids, refused, next_cursor },
         ));
     }
     let redrives = ids.iter().zip(0_u32..).map(|(task, index)| Redrive {
@@ -97,6 +91,27 @@ pub(super) async fn redrive(State(service): State<Arc<Service>>, request: Reques
         StatusCode::OK,
         &RedriveReport { dry_run: false, redriven, task_ids, refused, next_cursor },
     ))
+}
+
+/// Which of these would be redriven, and which not. What a filter finds is dead letters; what people
+/// name may be anything.
+async fn would_be_redriven(
+    service: &Service,
+    selection: &Selection,
+    ids: Vec<TaskId>,
+) -> Result<(Vec<String>, Vec<String>), Refused> {
+    let shown = |ids: Vec<TaskId>| ids.iter().map(ToString::to_string).collect();
+    if matches!(selection, Selection::Filter { .. }) {
+        return Ok((shown(ids), Vec::new()));
+    }
+    let (mut would, mut refused) = (Vec::new(), Vec::new());
+    for id in ids {
+        let found = service.store.task(&tenant(), id).await?;
+        let is_dead = found.is_some_and(|task| task.state == TaskState::Exhausted);
+        // A task that is named twice is redriven once.
+        if is_dead && !would.contains(&id) { would.push(id) } else { refused.push(id) }
+    }
+    Ok((shown(would), shown(refused)))
 }
 
 async fn tell(service: &Service, id: TaskId) {

@@ -61,6 +61,29 @@ async fn many_are_redriven_only_when_it_is_meant() {
 }
 
 #[tokio::test]
+async fn what_is_named_and_no_dead_letter_is_told_and_ends_with_1() {
+    let (relent, _target, ids) = world(2).await;
+    let client = relent.client();
+    run_on(&relent, &["dead-letter", "redrive", &ids[0]]).await.exit(0).says("1 redriven");
+    client.until_status(&ids[0], "SUCCEEDED").await;
+    for more in [&[][..], &["--dry-run"], &["--yes"]] {
+        let arguments = [&["dead-letter", "redrive", &ids[0]], more].concat();
+        let ran = run_on(&relent, &arguments).await.exit(1);
+        assert_eq!(ran.stdout, "nothing to redrive\n");
+        ran.says(&format!("{} is no dead letter", ids[0]));
+    }
+    let both = ["dead-letter", "redrive", &ids[0], &ids[1], "--yes"];
+    let ran = run_on(&relent, &both).await.exit(1);
+    assert_eq!(ran.stdout, "1 redriven\n");
+    assert_eq!(ran.stderr, format!("{} is no dead letter\n", ids[0]));
+    client.until_status(&ids[1], "SUCCEEDED").await;
+    run_on(&relent, &["dead-letter", "redrive", "nobody"])
+        .await
+        .exit(2)
+        .says("dead_letter_not_found");
+}
+
+#[tokio::test]
 async fn many_are_deleted_only_when_it_is_meant() {
     let (relent, _target, ids) = world(2).await;
     run_on(&relent, &["dead-letter", "purge"]).await.exit(2).says("say which dead letters");

@@ -58,6 +58,32 @@ async fn settings_reach_the_server() {
 }
 
 #[tokio::test]
+async fn looking_at_a_store_changes_none_of_its_data() {
+    let mut relent = Relent::start().await;
+    let target = Target::start().await;
+    let id = relent.client().create(&task(&target.url("/"), "k", "sync-api")).await;
+    relent.client().until_status(&id, "SUCCEEDED").await;
+    let data = relent.data().to_path_buf();
+    let look = async || run(&["store", "check", "--data", data.to_str().unwrap()]).await.exit(0);
+    // Beside the service, and when it has ended.
+    look().await;
+    relent.sigterm();
+    assert_eq!(relent.ended().await.code(), Some(0));
+    let file = || {
+        let path = data.join("relent.db");
+        (std::fs::metadata(&path).unwrap().modified().unwrap(), std::fs::read(path).unwrap())
+    };
+    let before = file();
+    look().await;
+    assert!(file() == before, "a look has written to {}", data.display());
+    // SQLite's reader makes a log where there is none; nothing may be in it.
+    let log = std::fs::metadata(data.join("relent.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0);
+    let relent = relent.start_again().await;
+    assert_eq!(relent.client().task(&id).await["status"], "SUCCEEDED");
+}
+
+#[tokio::test]
 async fn what_a_store_guarantees_is_said_before_it_is_used() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

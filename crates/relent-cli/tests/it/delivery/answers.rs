@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::{World, assert_contiguous, assert_never_early, column};
-use crate::rig::{answer, hash, millis, ok, quick_policy, status, task, with};
+use crate::rig::{answer, hash, millis, ok, quick_policy, status, task, waiver, with};
 
 #[tokio::test]
 async fn two_503_and_a_200_are_three_attempts_with_the_same_key_and_bytes() {
@@ -97,7 +97,7 @@ async fn nonsense_in_retry_after_is_ignored() {
 #[tokio::test]
 async fn what_cannot_succeed_is_given_up_after_one_attempt_and_kept() {
     let world = World::start().await;
-    for code in [400, 401, 404, 409, 422, 301, 501] {
+    for code in [400, 401, 403, 404, 409, 422, 301, 501] {
         let name = format!("answers-{code}");
         world.target.on(&format!("/{name}"), [answer(code, b"no")]);
         let id = world.create(&name).await;
@@ -112,7 +112,7 @@ async fn what_cannot_succeed_is_given_up_after_one_attempt_and_kept() {
         assert_eq!(letter["attempts"][0]["responseStatus"], code);
         assert_eq!(world.target.seen_at(&format!("/{name}")).len(), 1, "{code}");
     }
-    assert_eq!(world.client.all("/dead-letters").await.len(), 7);
+    assert_eq!(world.client.all("/dead-letters").await.len(), 8);
 }
 
 #[tokio::test]
@@ -124,6 +124,29 @@ async fn attempts_run_out() {
     assert_eq!(task["endedBecause"], "attempts_exhausted");
     assert_eq!(world.target.count(), 4);
     assert_contiguous(&world.client.attempts(&id).await);
+}
+
+/// The most that a policy can say; nothing beneath it has a lower limit of its own.
+#[tokio::test]
+async fn a_hundred_attempts_are_a_hundred() {
+    let world = World::start().await;
+    let fields = json!({
+        "initialDelayMs": 10, "maxDelayMs": 10, "waivers": [waiver("R-2"), waiver("R-7")],
+    });
+    world.client.register(&with(quick_policy("stubborn", 100), fields)).await;
+    world.target.on("/down", [status(503)]);
+    let id = world.client.create(&task(&world.target.url("/down"), "down", "stubborn")).await;
+    let ended = world.client.until_status(&id, "EXHAUSTED").await;
+    assert_eq!(
+        (&ended["endedBecause"], &ended["attemptNumber"]),
+        (&json!("attempts_exhausted"), &json!(100))
+    );
+    let numbers: Vec<_> =
+        world.target.seen_at("/down").iter().filter_map(|seen| seen.attempt).collect();
+    assert_eq!(numbers, (1..=100).collect::<Vec<_>>());
+    let attempts = world.client.attempts(&id).await;
+    assert_eq!(attempts.len(), 100);
+    assert_contiguous(&attempts);
 }
 
 #[tokio::test]

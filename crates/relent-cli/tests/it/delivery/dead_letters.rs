@@ -75,6 +75,86 @@ async fn a_redriven_task_is_a_new_generation_with_the_same_key_and_bytes() {
 }
 
 #[tokio::test]
+async fn what_fails_again_after_a_redrive_is_the_same_dead_letter() {
+    let world = World::start().await;
+    world.client.register(&quick_policy("orders", 2)).await;
+    world.target.on("/fails", [status(503)]);
+    let fields = json!({
+        "policyId": "orders", "dependency": "orders", "correlationId": "cart-9",
+        "headers": {"authorization": "Bearer canary", "x-kind": "order"},
+    });
+    let document = with(world.task("fails"), fields);
+    let id = world.client.create(&document).await;
+    world.client.until_status(&id, "EXHAUSTED").await;
+    let path = format!("/dead-letters/{id}");
+    let first = world.client.get(&path).await.expect(200);
+    let again = world.client.post("/retry-tasks", &document).await.expect(200);
+    assert_eq!(
+        (&again["taskId"], &again["status"]),
+        (&json!(id), &json!("EXHAUSTED")),
+        "whoever sends it again is told what became of it"
+    );
+
+    // What was registered since is not for a task that has a policy.
+    world.client.register(&quick_policy("orders", 3)).await;
+    world.redrive(json!({"ids": [id]})).await;
+    world.client.until_status(&id, "EXHAUSTED").await;
+    let second = world.client.get(&path).await.expect(200);
+    for field in [
+        "taskId",
+        "policyId",
+        "policyVersion",
+        "idempotencyKey",
+        "dependency",
+        "laneId",
+        "method",
+        "targetUrl",
+        "headers",
+        "body",
+        "correlationId",
+        "maxAttempts",
+        "endedBecause",
+    ] {
+        assert!(!first[field].is_null(), "{field}: {first:#}");
+        assert_eq!(second[field], first[field], "{field}");
+    }
+    let attempts = second["attempts"].as_array().unwrap();
+    assert_eq!(column(attempts, "generation"), [1, 1, 2, 2].map(|number| json!(number)));
+    let seen = world.target.seen_at("/fails");
+    assert_eq!(seen.len(), 4);
+    for request in &seen {
+        assert_eq!((&request.key[..], request.body_hash), ("fails", seen[0].body_hash));
+        let headers = ["authorization", "x-kind"].map(|name| request.header(name));
+        assert_eq!(headers, [Some("Bearer canary"), Some("order")]);
+    }
+}
+
+#[tokio::test]
+async fn a_redrive_that_reaches_nobody_says_so() {
+    let world = World::start().await;
+    let ids = world.refused(&["dead", "purged"]).await;
+    world.client.delete("/dead-letters?idempotencyKey=purged").await.expect(200);
+    let done = world.create("done").await;
+    world.client.until_status(&done, "SUCCEEDED").await;
+    let (dead, purged) = (&ids[0], &ids[1]);
+
+    let wish = json!({"ids": [purged, done, dead, dead], "dryRun": true});
+    let dry = world.redrive(wish.clone()).await;
+    assert_eq!(
+        (&dry["taskIds"], &dry["refused"]),
+        (&json!([dead]), &json!([purged, done, dead])),
+        "a dry run says what would be done"
+    );
+    let report = world.redrive(with(wish, json!({"dryRun": false}))).await;
+    assert_eq!((&report["redriven"], &report["taskIds"]), (&json!(1), &dry["taskIds"]));
+    assert_eq!(report["refused"], dry["refused"]);
+    let unknown = world.client.post("/dead-letters:redrive", &json!({"ids": ["nobody"]})).await;
+    assert_eq!(unknown.problem(404), "dead_letter_not_found");
+    assert!(unknown.text().contains("nobody"), "{}", unknown.text());
+    world.client.until_status(dead, "SUCCEEDED").await;
+}
+
+#[tokio::test]
 async fn a_redrive_by_filter_takes_what_it_says_and_a_dry_run_takes_nothing() {
     let world = World::start().await;
     let ids = world.refused(&["a", "b", "c"]).await;

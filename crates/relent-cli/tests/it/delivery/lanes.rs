@@ -50,6 +50,30 @@ async fn a_paused_lane_sends_nothing_until_it_is_resumed() {
 }
 
 #[tokio::test]
+async fn a_pause_keeps_the_count_and_a_redrive_starts_over() {
+    let world = World::start().await;
+    let gate = Gate::closed();
+    world.target.on("/held", [status(503), status(503).held_by(&gate), status(503)]);
+    let id = world.create("held").await;
+    world.target.until_seen("/held", 2).await;
+    let lane = world.lane_id().await;
+    world.client.post(&format!("/lanes/{lane}/pause"), &json!({})).await.expect(200);
+    gate.open();
+    let waiting = world.until_waiting(&id, "paused").await;
+    assert_eq!(waiting["attemptNumber"], 2);
+    world.client.post(&format!("/lanes/{lane}/resume"), &json!({})).await.expect(200);
+    let ended = world.client.until_status(&id, "EXHAUSTED").await;
+    assert_eq!((&ended["attemptNumber"], &ended["generation"]), (&json!(4), &json!(1)));
+
+    world.client.post("/dead-letters:redrive", &json!({"ids": [id]})).await.expect(200);
+    let ended = world.client.until_status(&id, "EXHAUSTED").await;
+    assert_eq!((&ended["attemptNumber"], &ended["generation"]), (&json!(4), &json!(2)));
+    let seen = world.target.seen_at("/held");
+    let numbers: Vec<_> = seen.iter().filter_map(|seen| seen.attempt).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
 async fn limits_of_a_lane_hold_at_once() {
     let world = World::start().await;
     let gate = Gate::closed();

@@ -160,6 +160,42 @@ async fn sigterm_under_load_ends_with_0_and_abandons_nothing() {
 }
 
 #[tokio::test]
+async fn sigterm_in_the_middle_of_a_start_ends_it_and_loses_nothing() {
+    const TASKS: usize = 50;
+    let mut world = World::start().await;
+    // Due while it is started again and again.
+    let new = |n: usize| {
+        let fields = json!({"idempotencyKey": format!("n-{n}"), "delayMs": 200 + 20 * n});
+        with(world.task("load"), fields)
+    };
+    let tasks: Vec<Value> = (0..TASKS).map(new).collect();
+    world.client.post("/retry-tasks:batch", &json!({"tasks": tasks})).await.expect(202);
+    world.relent.sigterm();
+    assert_eq!(world.relent.ended().await.code(), Some(0), "{}", world.relent.log());
+
+    let (mut wait, mut ends) = (Duration::from_millis(1), Vec::new());
+    loop {
+        let stopped = world.relent.stopped_while_starting(wait).await;
+        // Before it listens for signals it has touched nothing, and ends as any process does.
+        let killed = stopped.signal == Some(15) && !stopped.was_ready;
+        assert!(stopped.code == Some(0) || killed, "after {wait:?}: {stopped:?}");
+        ends.push(stopped.code);
+        if stopped.was_ready {
+            break;
+        }
+        assert!(wait < SOON, "it never gets ready");
+        wait = wait.mul_f64(1.2);
+    }
+    println!("asked to stop within {wait:?} of the start: {ends:?}");
+    let world = world.start_again().await;
+    wait_until(SOON, "every task is delivered", async || {
+        (world.client.all("/retry-tasks?status=SUCCEEDED").await.len() == TASKS).then_some(())
+    })
+    .await;
+    assert_eq!(world.target.count(), TASKS, "each was sent once");
+}
+
+#[tokio::test]
 async fn a_second_process_on_the_same_data_is_refused() {
     let world = World::start().await;
     let (status, said) = world.relent.start_second().await;

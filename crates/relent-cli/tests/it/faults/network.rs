@@ -39,6 +39,9 @@ async fn break_and_mend(world: &World, nodes: &[usize], fault: Fault) {
             Fault::Cut | Fault::Reset => world.until_answered(*node, began, 6).await,
             _ => world.until_refused(*node, began).await,
         }
+        if !matches!(fault, Fault::Slow(_)) {
+            world.cluster.until_unready(*node).await;
+        }
     }
     assert_quiet(world, nodes, before, began.elapsed());
     nodes.iter().for_each(|node| world.cluster.fault(*node, Fault::Nothing));

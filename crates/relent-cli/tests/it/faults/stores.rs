@@ -21,6 +21,7 @@ pub(super) async fn restarted(kind: Kind) {
         }
         for node in 0..NODES {
             world.until_refused(node, began).await;
+            world.cluster.until_unready(node).await;
         }
         world.cluster.store.start_again().await;
         let back = Instant::now();

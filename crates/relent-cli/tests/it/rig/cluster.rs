@@ -87,6 +87,17 @@ impl Cluster {
         .await;
     }
 
+    /// Waits until a node says that it cannot be used, because of its store; it lives all the same.
+    pub(crate) async fn until_unready(&self, node: usize) {
+        let client = self.client(node);
+        wait_until(stretched(SOON), "the node says that it is not ready", async || {
+            let ready = client.get("/readyz").await;
+            (ready.status == 503).then(|| assert_eq!(ready.problem(503), "store_unavailable"))
+        })
+        .await;
+        assert_eq!(client.get("/livez").await.status, 200);
+    }
+
     /// Sets how many attempts of a lane may be in flight, and waits until every node knows.
     pub(crate) async fn limit(&self, lane: &str, in_flight_max: usize) {
         let (path, limits) = (format!("/lanes/{lane}"), json!({"inFlightMax": in_flight_max}));

@@ -1,6 +1,7 @@
 //! The service: the real binary, on a data directory of its own.
 
 use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -29,6 +30,17 @@ pub(crate) struct Relent {
     data: Arc<TempDir>,
     /// Held open: a service that cannot write there would end.
     _stdout: Lines<BufReader<ChildStdout>>,
+}
+
+/// How one ended that was asked to stop while it started.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    /// Whether it had come so far as to say where it listens.
+    pub(crate) was_ready: bool,
+    #[expect(dead_code, reason = "what a failing test shows")]
+    said: String,
 }
 
 /// What the service wrote to stderr, over all its starts.
@@ -156,6 +168,21 @@ impl Relent {
     pub(crate) async fn restart(&mut self) {
         let (data, arguments) = (Arc::clone(&self.data), self.arguments.clone());
         *self = Relent::on(data, arguments, self.log.clone()).await;
+    }
+
+    /// Starts on the same data, after it has ended, and asks it to stop after this long.
+    pub(crate) async fn stopped_while_starting(&self, wait: Duration) -> Stopped {
+        let child = command(self.data.path()).args(&self.arguments).spawn().unwrap();
+        let pid = Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+        tokio::time::sleep(wait).await;
+        kill_process(pid, Signal::TERM).unwrap();
+        let output = soon("it has ended", child.wait_with_output()).await.unwrap();
+        Stopped {
+            code: output.status.code(),
+            signal: output.status.signal(),
+            was_ready: output.stdout.starts_with(b"listening on "),
+            said: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 
     /// Tries to start a second one on the same data: how it ends, and what it says.
