@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use relent_policy::{
-    Class, Context, Document, Effect, FailureKind, Fault, GiveUpReason, Health, Outcome, Policy,
-    PolicySpec, Rejected, Timestamp,
+    Class, Context, Document, Effect, FailureKind, Fault, GiveUpReason, Health, Jitter, Outcome,
+    Policy, PolicySpec, Rejected, Timestamp,
 };
 use serde_json::{Value, json};
 
 const POLICY: &str = include_str!("../../docs/concepts/policy.md");
 const CLASSIFICATION: &str = include_str!("../../docs/concepts/classification.md");
+const CONFORMANCE: &str = include_str!("../../docs/conformance.md");
+const CONFIG: &str = include_str!("../../crates/relent-server/config.default.toml");
 const NOW: Timestamp = Timestamp::from_secs(1_794_700_800); // 2026-11-15
 
 /// The rows of the first table under a heading, as their cells.
@@ -209,6 +211,34 @@ fn every_preset_has_its_row() {
         })
         .collect();
     assert_eq!(table(POLICY, "Presets"), expected);
+}
+
+/// conformance.md: relent's own row beside those of peers.
+#[test]
+fn the_defaults_beside_those_of_peers_are_the_defaults() {
+    let spec = PolicySpec::webhook();
+    let wait = |attempt| human(spec.backoff.ceiling(attempt, spec.max_delay));
+    let waits: Vec<String> = (1..spec.max_attempts).map(wait).collect();
+    let Jitter::Proportional { ratio } = spec.jitter else { panic!("{:?}", spec.jitter) };
+    let setting = |name: &str| {
+        let line = CONFIG.lines().find_map(|line| line.strip_prefix(&format!("{name} = ")));
+        line.expect(name).trim_matches('"')
+    };
+    let days = |name: &str| setting(name).parse::<u32>().unwrap() / 24;
+    assert_eq!(setting("ended_hours"), setting("attempts_hours"));
+    let row = format!(
+        "\n| relent (`webhook`) | {} attempts in {}: after {}, each up to {} % longer | {} | {} days; \
+         dead letters {} days | as long as the task is kept | {} |\n",
+        spec.max_attempts,
+        human(spec.total_budget),
+        waits.join(", "),
+        ratio.thousandths() / 10,
+        human(spec.attempt_timeout),
+        days("ended_hours"),
+        days("dead_letters_hours"),
+        setting("listen").rsplit(':').next().unwrap(),
+    );
+    assert!(CONFORMANCE.contains(&row), "expected the row{row}");
 }
 
 fn read(text: &str) -> Result<Policy, Rejected> {

@@ -6,6 +6,7 @@
 
 mod bans;
 mod citations;
+mod conformance;
 mod crate_table;
 mod deny_toml;
 mod licences;
@@ -26,6 +27,7 @@ type Check = fn(&Repo) -> Result<Vec<Finding>>;
 const CHECKS: &[(&str, Check)] = &[
     ("crate table", crate_table::check),
     ("citations", citations::check),
+    ("conformance", conformance::check),
     ("purity", purity::check),
     ("licences", licences::check),
     ("bans", bans::check),
