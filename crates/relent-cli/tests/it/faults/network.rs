@@ -32,17 +32,23 @@ fn faults() -> [Fault; 5] {
 async fn break_and_mend(world: &World, nodes: &[usize], fault: Fault) {
     let (began, before) = (Instant::now(), spent(world, nodes));
     nodes.iter().for_each(|node| world.cluster.fault(*node, fault));
-    for node in nodes {
-        match fault {
-            Fault::Slow(_) => world.until_answered(*node, began, 3).await,
-            // It fails at once: often enough to see that nobody comes back in a hurry.
-            Fault::Cut | Fault::Reset => world.until_answered(*node, began, 6).await,
-            _ => world.until_refused(*node, began).await,
+    let answered = async {
+        for node in nodes {
+            match fault {
+                Fault::Slow(_) => world.until_answered(*node, began, 3).await,
+                // It fails at once: often enough to see that nobody comes back in a hurry.
+                Fault::Cut | Fault::Reset => world.until_answered(*node, began, 6).await,
+                _ => world.until_refused(*node, began).await,
+            }
         }
+    };
+    // Meanwhile, so that the fault lasts no longer for it.
+    let unready = async {
         if !matches!(fault, Fault::Slow(_)) {
-            world.cluster.until_unready(*node).await;
+            world.cluster.until_unready(nodes[0]).await;
         }
-    }
+    };
+    tokio::join!(answered, unready);
     assert_quiet(world, nodes, before, began.elapsed());
     nodes.iter().for_each(|node| world.cluster.fault(*node, Fault::Nothing));
     let mended = Instant::now();
