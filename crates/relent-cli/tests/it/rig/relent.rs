@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::{Client, SOON, soon};
+use super::{Client, SOON, soon, wait_until};
 
 /// How long a start may take, on a machine that does six other things.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -142,6 +142,22 @@ impl Relent {
     /// Stops it where it is; [`sigcont`](Relent::sigcont) lets it go on as if nothing had been.
     pub(crate) fn sigstop(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();
+    }
+
+    /// Stops it, and waits until none of its threads does anything but what the system is already
+    /// doing for it.
+    pub(crate) async fn freeze(&self) {
+        self.sigstop();
+        let threads = format!("/proc/{}/task", self.pid().as_raw_pid());
+        wait_until(SOON, "all threads have stopped", async || {
+            let states = std::fs::read_dir(&threads).unwrap().map(|thread| {
+                let text = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
+                // The name of the program comes before, in brackets.
+                text.rsplit_once(") ").unwrap().1.chars().next()
+            });
+            states.into_iter().all(|state| matches!(state, Some('T' | 'D'))).then_some(())
+        })
+        .await;
     }
 
     pub(crate) fn sigcont(&self) {
