@@ -43,10 +43,8 @@ impl Reserve {
         }
         let bytes = (bytes as u64).max(SPARE_MIN);
         let is_fresh = self.looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY);
-        if (!is_fresh || self.spare < bytes)
-            && let Err(full) = self.look(bytes, connection)
-        {
-            return Err(full);
+        if !is_fresh || self.spare < bytes {
+            self.look(bytes, connection)?;
         }
         self.spare -= bytes;
         Ok(())
@@ -81,7 +79,7 @@ impl Reserve {
         let in_file = (
             free.saturating_sub(least),
             format!(
-                "{free} bytes of {size_max} are free in the file, and {least} of them are kept"
+                "{free} bytes of {size_max} are free in the file, and {least} are kept for stored tasks"
             ),
         );
         Ok(on_disk.min(in_file))

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -108,10 +108,14 @@ impl Relent {
         Pid::from_raw(id.cast_signed()).unwrap()
     }
 
+    /// What the system tells about it.
+    fn proc(&self) -> PathBuf {
+        format!("/proc/{}", self.pid().as_raw_pid()).into()
+    }
+
     /// How much memory it uses, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_pid()));
-        let text = text.unwrap();
+        let text = std::fs::read_to_string(self.proc().join("status")).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
         kilobytes * 1_024
@@ -119,12 +123,8 @@ impl Relent {
 
     /// How much processor time it has used, to a hundredth of a second.
     pub(crate) fn cpu_time(&self) -> Duration {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid().as_raw_pid()));
-        let text = text.unwrap();
-        // The name of the program comes before, in brackets.
-        let (_, fields) = text.rsplit_once(')').unwrap();
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        let fields = stat(&self.proc()).unwrap();
+        let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         Duration::from_millis(10 * ticks)
     }
 
@@ -148,14 +148,13 @@ impl Relent {
     /// doing for it.
     pub(crate) async fn freeze(&self) {
         self.sigstop();
-        let threads = format!("/proc/{}/task", self.pid().as_raw_pid());
+        let is_stopped = |thread: &Path| {
+            // One that has just ended does nothing any more.
+            stat(thread).is_none_or(|fields| ["T", "D"].contains(&fields[0].as_str()))
+        };
         wait_until(SOON, "all threads have stopped", async || {
-            let states = std::fs::read_dir(&threads).unwrap().map(|thread| {
-                let text = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
-                // The name of the program comes before, in brackets.
-                text.rsplit_once(") ").unwrap().1.chars().next()
-            });
-            states.into_iter().all(|state| matches!(state, Some('T' | 'D'))).then_some(())
+            let mut threads = std::fs::read_dir(self.proc().join("task")).unwrap();
+            threads.all(|thread| is_stopped(&thread.unwrap().path())).then_some(())
         })
         .await;
     }
@@ -216,6 +215,14 @@ fn command(data: &Path) -> Command {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     command
+}
+
+/// What `stat` says of a process or thread, after the program's name, which may hold anything and is in
+/// brackets; `None` if it has ended.
+fn stat(of: &Path) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(of.join("stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
 impl Log {
